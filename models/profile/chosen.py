@@ -1,7 +1,8 @@
 """Which columns a profile counts together, where that was chosen privately, and in which cells: a function of what was
 released before, so that anybody can choose again.
 
-Every other column is counted with one column, `around`; and the others along a tree, the heaviest by noisy scores.
+Every other column is counted with one column, `around`; and the others along a tree, the heaviest by noisy scores, in
+which a column has one parent, or two that are counted together.
 """
 
 from __future__ import annotations
@@ -37,16 +38,26 @@ class Choice:
         return tuple(int(own.max()) + 1 for own in self.cells)
 
 
-def most_counts(widths: Sequence[int], around: int, fineness: int) -> int:
+def count_pairs(columns: int, parents: int) -> int:
+    """Return how many pairs are counted: of each column with `around`, and of each but the first with its parents."""
+    return columns - 1 + (columns - 2 if parents == 1 else 2 * columns - 5)
+
+
+def count_parents(columns: int, pairs: int) -> int:
+    """Return how many parents a column has where so many pairs were counted."""
+    return 1 if pairs == count_pairs(columns, 1) else 2
+
+
+def most_counts(widths: Sequence[int], around: int, fineness: int, parents: int) -> int:
     """Return the most counts that all pairs can have, whatever is chosen."""
     fine = [min(width, fineness) for width in widths]
     others = fine[:around] + fine[around + 1 :]
-    return fine[around] * sum(others) + (len(others) - 1) * max(others) ** 2
+    return fine[around] * sum(others) + (count_pairs(len(fine), parents) - len(others)) * max(others) ** 2
 
 
-def fineness_of(widths: Sequence[int], around: int) -> int | None:
+def fineness_of(widths: Sequence[int], around: int, parents: int) -> int | None:
     """Return how many cells a column has at most: as many as there is room for, by public numbers. None: no room."""
-    return next((each for each in FINENESS if most_counts(widths, around, each) <= MOST_CELLS), None)
+    return next((each for each in FINENESS if most_counts(widths, around, each, parents) <= MOST_CELLS), None)
 
 
 def scored_pairs(columns: int, around: int) -> Places:
@@ -78,27 +89,32 @@ def _cells(column: Column, counts: Integers, fineness: int) -> NDArray[np.intp]:
     return found
 
 
-def heaviest_tree(columns: int, around: int, scores: Sequence[int]) -> Places:
-    """Return the tree over all columns but `around` with the largest sum of scores: parent and child, parents first;
-    of equal ones the first.
+def heaviest_tree(columns: int, around: int, scores: Sequence[int], parents: int) -> Places:
+    """Return the tree over all columns but `around` with a large sum of scores, for one parent the largest: parent and
+    child, parents first; of equal ones the first. Each column is added where its scores with its parents are largest.
     """
-    pairs = scored_pairs(columns, around)
-    score = dict(zip(pairs, scores, strict=True))
-    inside, outside = [pairs[0][0]], sorted({at for pair in pairs for at in pair} - {pairs[0][0]})
-    tree = []
+    score: dict[tuple[int, ...], int] = dict(zip(scored_pairs(columns, around), scores, strict=True))
+    others = [at for at in range(columns) if at != around]
+    start = max(combinations(others, parents), key=lambda places: score.get(places, 0))
+    tree, parts, outside = [*combinations(start, 2)], [start], [at for at in others if at not in start]
     while outside:
-        edges = [(parent, child) for parent in inside for child in outside]
-        parent, child = max(edges, key=lambda edge: score[min(edge), max(edge)])
-        tree.append((parent, child))
-        inside.append(child)
+        additions = [(part, child) for part in parts for child in outside]
+        part, child = max(additions, key=lambda each: sum(score[min(at, each[1]), max(at, each[1])] for at in each[0]))
+        tree += [(parent, child) for parent in part]
+        parts += [(*rest, child) for rest in combinations(part, parents - 1)]
         outside.remove(child)
     return tuple(tree)
 
 
 def choose(
-    columns: Sequence[Column], counts: Sequence[Integers], scores: Sequence[int], around: int, fineness: int
+    columns: Sequence[Column],
+    counts: Sequence[Integers],
+    scores: Sequence[int],
+    around: int,
+    fineness: int,
+    parents: int,
 ) -> Choice:
     """Choose the pairs and their cells by what was released: counts of each column, and scores of pairs."""
-    others = [at for at in range(len(columns)) if at != around]
-    tree = heaviest_tree(len(columns), around, scores)
-    return Choice((*((at, around) for at in others), *tree), cells_of(columns, counts, fineness))
+    star = [(at, around) for at in range(len(columns)) if at != around]
+    tree = heaviest_tree(len(columns), around, scores, parents)
+    return Choice((*star, *tree), cells_of(columns, counts, fineness))

@@ -1,9 +1,9 @@
 """A joint law of all columns from released counts: post-processing, free. docs/privacy/profiles.md has the argument.
 
 Each column's counts are brought together with the sums of its pairs, by the inverse of their variances, and projected
-onto counts that are not negative; each pair is fitted to its columns by iterative proportional fitting. Among all laws
-with these columns and pairs, the one of the largest entropy is a product of small tables: along a tree of pairs, or,
-where each column was counted with one column as well, along triangles with it.
+onto counts that are not negative; each pair is fitted to its columns by iterative proportional fitting. The law is a
+product of small tables along the tree: of a column with its parents and, where each was counted with it, one column
+more; each the one of the largest entropy that has its pairs and what the tables before it say of these columns.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Uniform = Callable[[str, int], Floats]
-SWEEPS = 50  # of proportional fitting; no pair of Adult is off by a tenth of a row after 20
+SWEEPS = 60  # of proportional fitting; no pair of Adult is off by a tenth of a row after 20
 FAINT = 1e-9  # share of independent columns in each pair, so that no cell that its columns need is empty for good
 
 
@@ -51,42 +51,34 @@ class Joint:
     cells: tuple[NDArray[np.intp], ...]
     rows: float
 
-    def pair(self, first: int, second: int) -> Floats:
-        """Return the law's rows by cell of two columns of which one is a parent of the other."""
-        for step in self.steps:
-            for one, other in ((first, second), (second, first)):
-                if step.column == other and one in step.parents:
-                    keep = step.parents.index(one)
-                    axes = tuple(at for at in range(len(step.parents)) if at != keep)
-                    table = step.table.sum(axes)
-                    return np.asarray(table if (one, other) == (first, second) else table.T)
-        raise KeyError((first, second))
-
 
 def fit(counts: Counts) -> Joint:
     """Fit the law to what was released."""
     sums = _sums(counts)
-    rows = max(float(sums[0].sum()), 1.0)
     tables = {pair: _fitted(table, sums[pair[0]], sums[pair[1]]) for pair, table in counts.tables.items()}
     tables |= {(b, a): table.T for (a, b), table in tables.items()}
-    around, steps, known = counts.around, [], dict[int, Floats]()  # of each column its rows with `around`
-    if around is not None:
-        steps.append(Step(around, (), sums[around]))
-    for parent, child in _order(counts):
-        if parent is None and around is None:
-            steps.append(Step(child, (), sums[child]))
-        elif around is None:
-            assert parent is not None
-            steps.append(Step(child, (parent,), tables[parent, child]))
-        elif parent is None:
-            known[child] = tables[child, around]
-            steps.append(Step(child, (around,), tables[around, child]))
+    steps: list[Step] = [] if counts.around is None else [Step(counts.around, (), sums[counts.around])]
+    for parents, child in _chosen_order(counts) if counts.around is not None else _order(counts):
+        given = parents if counts.around is None else (*parents, counts.around)
+        if len(given) < 2:
+            steps.append(Step(child, given, tables[given[0], child] if given else sums[child]))
         else:
-            triangle = _triangle(known[parent], tables[parent, child], tables[around, child])
-            known[child] = triangle.sum(0).T
-            steps.append(Step(child, (parent, around), triangle))
-    within = [_not_negative(own, max(rows, 1.0)) for own in counts.bins]
+            law = _joined(_given(steps, given), [tables[parent, child] for parent in given])
+            steps.append(Step(child, given, law))
+    rows = max(float(sums[0].sum()), 1.0)
+    within = [_not_negative(own, rows) for own in counts.bins]
     return Joint(tuple(steps), tuple(within), tuple(counts.cells), rows)
+
+
+def _given(steps: Sequence[Step], columns: tuple[int, ...]) -> Floats:
+    """Return the law's rows by cell of columns that one of the tables has."""
+    for step in steps:
+        places = (*step.parents, step.column)
+        if set(columns) <= set(places):
+            rest = tuple(axis for axis, at in enumerate(places) if at not in columns)
+            left = [at for at in places if at in columns]
+            return np.asarray(step.table.sum(rest).transpose([left.index(at) for at in columns]))
+    raise KeyError(columns)
 
 
 def _sums(counts: Counts) -> list[Floats]:
@@ -108,12 +100,18 @@ def _sums(counts: Counts) -> list[Floats]:
     return found
 
 
-def _order(counts: Counts) -> list[tuple[int | None, int]]:
-    """Return parent and child, parents first, of every column but `around`: along a forest of the pairs, of which
-    those count first that are farthest from independent.
-    """
-    others = [at for at in range(len(counts.bins)) if at != counts.around]
+def _chosen_order(counts: Counts) -> list[tuple[tuple[int, ...], int]]:
+    """Return parents and child, parents first, of every column but `around`: as they were chosen."""
     edges = [pair for pair in counts.tables if counts.around not in pair]
+    order = dict.fromkeys([edges[0][0], *(child for _, child in edges)])
+    return [(tuple(parent for parent, own in edges if own == child), child) for child in order]
+
+
+def _order(counts: Counts) -> list[tuple[tuple[int, ...], int]]:
+    """Return parent and child, parents first, of every column: along a forest of the pairs, of which those count first
+    that are farthest from independent.
+    """
+    edges = [*counts.tables]
     noise = (counts.variances[1] * 2 / np.pi) ** 0.5  # in a count, on average
 
     def apart(pair: tuple[int, int]) -> float:
@@ -122,21 +120,21 @@ def _order(counts: Counts) -> list[tuple[int | None, int]]:
         return float(np.abs(table - expected).sum() - table.size * noise)
 
     edges.sort(key=apart, reverse=True)
-    neighbours, root = dict[int, list[int]](), {at: at for at in others}
+    neighbours, root = dict[int, list[int]](), {at: at for at in range(len(counts.bins))}
     for a, b in edges:
         if root[a] != root[b]:
             gone = root[b]
             root = {at: root[a] if own == gone else own for at, own in root.items()}
             neighbours.setdefault(a, []).append(b)
             neighbours.setdefault(b, []).append(a)
-    order, left = list[tuple[int | None, int]](), dict.fromkeys(others)
+    order, left = list[tuple[tuple[int, ...], int]](), dict.fromkeys(root)
     while left:
-        todo: list[tuple[int | None, int]] = [(None, next(iter(left)))]
+        todo: list[tuple[tuple[int, ...], int]] = [((), next(iter(left)))]
         while todo:
-            parent, child = todo.pop()
+            parents, child = todo.pop()
             del left[child]
-            order.append((parent, child))
-            todo += [(child, near) for near in neighbours.get(child, ()) if near in left]
+            order.append((parents, child))
+            todo += [((child,), near) for near in neighbours.get(child, ()) if near in left]
     return order
 
 
@@ -157,14 +155,24 @@ def _fitted(table: Floats, rows: Floats, columns: Floats) -> Floats:
     return found
 
 
-def _triangle(parent_around: Floats, parent_child: Floats, around_child: Floats) -> Floats:
-    """Return (parent, around, child) with these three sums and otherwise of the largest entropy."""
-    found = np.ones((*parent_around.shape, parent_child.shape[1]))
+def _joined(given: Floats, tables: Sequence[Floats]) -> Floats:
+    """Return the law of the parents and a child that has `given`, the law of the parents, and comes near to each table
+    of a parent and the child. These may contradict one another by their noise: all are fitted at once, a part of the
+    way each, so that what no law has is between them; in turns the last one would have its way alone.
+    """
+    found, child = (
+        np.broadcast_to(given[..., None] / tables[0].shape[1], (*given.shape, tables[0].shape[1])),
+        given.ndim,
+    )
+    wanted: list[tuple[Floats, tuple[int, ...]]] = [(given[..., None], (child,))]
+    for at, table in enumerate(tables):
+        others = tuple(each for each in range(child) if each != at)
+        wanted.append((np.expand_dims(table, others), others))
     for _ in range(SWEEPS):
-        found = found * _ratio(around_child, found.sum(0))
-        found = found * _ratio(parent_child, found.sum(1))[:, None, :]
-        found = found * _ratio(parent_around, found.sum(2))[:, :, None]
-    return found
+        steps = [_ratio(own, found.sum(axes, keepdims=True)) ** (1 / len(wanted)) for own, axes in wanted]
+        for step in steps:
+            found = found * step
+    return np.asarray(found * _ratio(wanted[0][0], found.sum(child, keepdims=True)))
 
 
 def _ratio(wanted: Floats, found: Floats) -> Floats:

@@ -13,7 +13,7 @@ from dpserve_verify.certificates.certificate import plan_of
 from dpserve_verify.certificates.sentences import draws_of
 from dpserve_verify.errors import CertificateInvalid
 from dpserve_verify.privacy.events import Plan
-from models.profile.chosen import choose, fineness_of, scored_pairs
+from models.profile.chosen import choose, count_parents, fineness_of, scored_pairs
 from models.profile.columns import Column, column_of
 from models.profile.figures import Noise, number, table
 
@@ -52,19 +52,25 @@ def figures(
 
 
 def chosen_figures(
-    columns: Sequence[Column], around: str, counts: Sequence[int], plan: Plan, known: int | None, grid: int
+    columns: Sequence[Column],
+    around: str,
+    parents: int,
+    counts: Sequence[int],
+    plan: Plan,
+    known: int | None,
+    grid: int,
 ) -> dict[str, Any]:
     """Compute the figures of counts, scores and counts of chosen pairs as they were released: the choice as well.
     ValueError where there are more or fewer than there can be.
     """
     widths = [column.bins for column in columns]
     at = [column.name for column in columns].index(around)
-    fineness = fineness_of(widths, at)
+    fineness = fineness_of(widths, at, parents)
     if len(plan) != CHOSEN or fineness is None:
         raise ValueError("plan")
     own, ends = np.array(counts, np.int64), np.cumsum([sum(widths), len(scored_pairs(len(columns), at))])
     first, scores, last = np.split(own, ends)
-    choice = choose(columns, np.split(first, np.cumsum(widths)[:-1]), scores.tolist(), at, fineness)
+    choice = choose(columns, np.split(first, np.cumsum(widths)[:-1]), scores.tolist(), at, fineness, parents)
     found = figures(columns, (), first.tolist(), noise_of(plan, grid), known, grid)
     sizes = [choice.widths[a] * choice.widths[b] for a, b in choice.pairs]
     if len(scores) != ends[1] - ends[0] or sum(sizes) != len(last):
@@ -98,7 +104,8 @@ def check(profile: Profile) -> None:
         else:
             at = sum(column.bins for column in columns)
             counts[at:at] = form.chosen.scores
-            own = chosen_figures(columns, form.chosen.around, counts, plan, form.rows.records, form.grid)
+            parents = count_parents(len(columns), len(pairs))
+            own = chosen_figures(columns, form.chosen.around, parents, counts, plan, form.rows.records, form.grid)
     except (ValueError, KeyError, ArithmeticError) as error:
         raise CertificateInvalid(f"counts: are not of the columns' form ({type(error).__name__})") from None
     stated = profile.statement["predicate"]

@@ -14,7 +14,7 @@ from training.kinds.job_steps import Learn
 from training.kinds.stated_steps import StatedSteps
 from training.measuring.profile import profile
 from training.measuring.profile.counts import GRID
-from training.measuring.profile.profile import PlannedProfile, pairs_of, profiler_of
+from training.measuring.profile.profile import PlannedProfile, pairs_of, parents_of, profiler_of
 from training.measuring.profile.release import profile_of, profile_to_json
 from training.measuring.profile.table_rows import open_table
 from training.measuring.worth.evaluate import part_of
@@ -61,7 +61,7 @@ class ProfileSteps(StatedSteps):
         stated = (
             figures(columns, pairs_of(request.parameters), counts, noise, records, GRID)
             if around is None
-            else chosen_figures(columns, str(around), counts, plan, records, GRID)
+            else chosen_figures(columns, str(around), parents_of(request.parameters), counts, plan, records, GRID)
         )
         counted = Counted(part_of(dataset), records, GRID, stated)
         return PROFILE.statement(counted, dataset, request, plan, self.in_log())

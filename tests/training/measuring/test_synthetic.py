@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 from itertools import combinations, product
+from pathlib import Path
 
 import ledgers
 import numpy as np
@@ -28,7 +29,7 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.profile import joint as joint_law
 from models.profile import report
-from models.profile.chosen import cells_of, choose, fineness_of, heaviest_tree, most_counts
+from models.profile.chosen import cells_of, choose, count_pairs, count_parents, fineness_of, heaviest_tree, most_counts
 from models.profile.columns import Column
 from models.profile.joint import Counts, draw, fit
 from models.profile.stated import check
@@ -88,13 +89,13 @@ class Scripted:
         return np.rint(self._random.normal(*self._law, query.size) * choosing.GRID).astype(np.int64)
 
 
-def reached(norm: str, relation: Relation, contributions: int = 1) -> list[float]:
+def reached(norm: str, relation: Relation, contributions: int, parents: int) -> list[float]:
     """Of each of the three releases the largest share of its charge that any neighbour moves it by, whatever was
     released before."""
     about, largest = public(relation, contributions, norm == "l1"), [0.0] * 3
     for law in ((0.0, 0.0), (40.0, 1.0), (2.0, 200.0)):
         session = Scripted(about, *law)
-        ChoosingProfiler(COLUMNS, 2, 3, norm).learn(session)
+        ChoosingProfiler(COLUMNS, 2, 3, norm, parents).learn(session)
         for at, (query, _) in enumerate(session.asked):
             for rest in ([], [EVERY[0]] * 90, [EVERY[3], EVERY[-1]] * 4):
                 lone = query(table(rest))
@@ -109,24 +110,24 @@ def reached(norm: str, relation: Relation, contributions: int = 1) -> list[float
 
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 @pytest.mark.parametrize("relation", list(Relation))
-@pytest.mark.parametrize("contributions", [1, 3])
+@pytest.mark.parametrize(("contributions", "parents"), [(1, 1), (3, 1), (1, 2)])
 def test_no_neighbour_moves_a_release_by_more_than_its_charge_and_some_by_all_of_it(
-    norm, relation, contributions, monkeypatch
+    norm, relation, contributions, parents, monkeypatch
 ):
-    found = reached(norm, relation, contributions)
+    found = reached(norm, relation, contributions, parents)
     assert all(0.98 < share <= 1 for share in found), found
     for query, at in ((choosing.PairScores, 1), (choosing.CellCounts, 2)):
         whole = query.sensitivity
         with monkeypatch.context() as patched:
             patched.setattr(query, "sensitivity", lambda self, relation, whole=whole: -(-whole(self, relation) // 2))
-            assert reached(norm, relation, contributions)[at] > 1.9  # a factor of two is seen
+            assert reached(norm, relation, contributions, parents)[at] > 1.9  # a factor of two is seen
 
 
 def test_replayed_on_neighbours_the_same_is_asked_with_the_same_noise():
     """What is asked follows from what was released, and never from rows: the same answers, the same questions."""
-    for relation in Relation:
+    for relation, parents in product(Relation, (1, 2)):
         one, other = (Scripted(public(relation), 5.0, 5.0) for _ in range(2))
-        profiler = ChoosingProfiler(COLUMNS, 2, 3, "l2")
+        profiler = ChoosingProfiler(COLUMNS, 2, 3, "l2", parents)
         assert (profiler.learn(one) == profiler.learn(other)).all()
         asked = [[(q.purpose, q.size, m) for q, m in session.asked] for session in (one, other)]
         assert asked[0] == asked[1]
@@ -137,8 +138,13 @@ def test_replayed_on_neighbours_the_same_is_asked_with_the_same_noise():
 
 def test_the_choice_is_the_heaviest_tree_and_cells_hold_neighbours():
     scores = {(0, 1): 5, (0, 3): -2, (0, 4): 9, (1, 3): 7, (1, 4): 8, (3, 4): 1}
-    tree = heaviest_tree(5, 2, [scores[pair] for pair in combinations((0, 1, 3, 4), 2)])
-    assert tree == ((0, 4), (4, 1), (1, 3))
+    listed = [scores[pair] for pair in combinations((0, 1, 3, 4), 2)]
+    assert heaviest_tree(5, 2, listed, 1) == ((0, 4), (4, 1), (1, 3))
+    assert heaviest_tree(5, 2, listed, 2) == ((0, 4), (0, 1), (4, 1), (4, 3), (1, 3))  # two that are counted together
+    for columns, parents in product((3, 4, 9), (1, 2)):
+        pairs = heaviest_tree(columns, 0, [*range((columns - 1) * (columns - 2) // 2)], parents)
+        assert len(set(map(frozenset, pairs))) == len(pairs) == count_pairs(columns, parents) - (columns - 1)
+        assert columns == 3 or count_parents(columns, count_pairs(columns, parents)) == parents
     wide = Column(NumericFeature("w", tuple(map(float, range(1, 40)))), "feature", (0.0, 40.0))
     named = Column(CategoricalFeature("k", tuple("abcdefgh")), "feature")
     counts = [np.array([5000, *[10] * 39, 7]), np.array([1, 9, 2, 8, 3, 7, 0, 6, 0, 5])]
@@ -147,10 +153,12 @@ def test_the_choice_is_the_heaviest_tree_and_cells_hold_neighbours():
     assert own[0] != own[1]
     assert (own[-1], np.bincount(own)[-1], own.max()) == (own[-2] + 1, 1, 5)
     assert rare.tolist() == [5, 0, 5, 1, 5, 2, 5, 3, 5, 4]
-    blank = choose((wide, named, COLUMNS[1]), [np.zeros(c.bins, int) for c in (wide, named, COLUMNS[1])], [0], 2, 6)
+    blank = choose((wide, named, COLUMNS[1]), [np.zeros(c.bins, int) for c in (wide, named, COLUMNS[1])], [0], 2, 6, 1)
     assert blank.pairs == ((0, 2), (1, 2), (0, 1))
     widths = [33] * 60
-    assert most_counts(widths, 0, fineness_of(widths, 0)) <= 1 << 14 < most_counts(widths, 0, 16)
+    for parents in (1, 2):
+        assert most_counts(widths, 0, fineness_of(widths, 0, parents), parents) <= 1 << 14
+        assert most_counts(widths, 0, 16, parents) > 1 << 14
 
 
 def counts_of(rows, around, pairs) -> Counts:
@@ -164,7 +172,12 @@ def counts_of(rows, around, pairs) -> Counts:
 
 @pytest.mark.parametrize(
     ("around", "pairs"),
-    [(2, ((0, 2), (1, 2), (3, 2), (0, 1), (1, 3))), (None, ((0, 1), (3, 1))), (None, ())],
+    [
+        (2, ((0, 2), (1, 2), (3, 2), (0, 1), (1, 3))),
+        (2, ((0, 2), (1, 2), (3, 2), (0, 1), (0, 3), (1, 3))),
+        (None, ((0, 1), (3, 1))),
+        (None, ()),
+    ],
 )
 def test_without_noise_the_law_has_every_pair_that_was_counted(around, pairs, monkeypatch):
     random = np.random.default_rng(1)
@@ -182,7 +195,7 @@ def test_without_noise_the_law_has_every_pair_that_was_counted(around, pairs, mo
 
     assert worst() < 0.01
     if around is not None:
-        monkeypatch.setattr(joint_law, "_triangle", lambda a, b, c: np.ones((*a.shape, b.shape[1])))
+        monkeypatch.setattr(joint_law, "_joined", lambda given, tables: np.ones((*given.shape, tables[0].shape[1])))
         assert worst() > 0.1
 
 
@@ -234,12 +247,14 @@ def spent(home):
     return describe_budget(home.ledger.dataset("all"))["spent"]["epsilon"]
 
 
-def test_a_table_is_paid_for_once_and_has_the_types_of_the_schema(home, place, tmp_path):
+@pytest.mark.parametrize(("least", "pairs"), [(20_000, 6 + 5), (0, 6 + 9)])
+def test_a_table_is_paid_for_once_and_has_the_types_of_the_schema(home, place, tmp_path, monkeypatch, least, pairs):
+    monkeypatch.setattr(profile, "TWO_PARENTS_FROM", least)
     asked = ProfileRequest("all", "8", around="auto")
     body = job.measure(home, asked, by="test")
     charged, seq = spent(home), body["job"]
     assert body["profile"]["chosen"]["around"] == "t"
-    assert len(body["profile"]["pairs"]) == 6 + 5
+    assert len(body["profile"]["pairs"]) == pairs
     assert job.measure(home, asked, by="other")["job"] == seq
     out = tmp_path / "all.synthetic.parquet"
     made = synthetic_rows.from_profile(home, seq, out, 3000, 0, "all")
@@ -305,6 +320,16 @@ def test_rows_follow_from_any_profile_and_what_cannot_be_made_is_refused(home, t
     assert pure.recipe.claim.epsilon <= 1
 
 
+def test_two_parents_where_rows_are_many_and_noise_is_gaussian(home, monkeypatch):
+    assert f"{profile.TWO_PARENTS_FROM:,} or more" in Path("docs/privacy/profiles.md").read_text("utf-8")
+    for least, delta, parents in ((600, None, 2), (601, None, 1), (0, "0", 1)):  # 600 rows, epsilon 1
+        monkeypatch.setattr(profile, "TWO_PARENTS_FROM", least)
+        planned = profile.plan(home, ProfileRequest("all", "1", delta, around="t"))
+        assert planned.request.parameters.get("parents", 1) == parents
+        asked = planned.recipe.plan[2].purpose
+        assert asked == f"rows by cell of {6 + (5 if parents == 1 else 9)} chosen pairs of columns"
+
+
 def test_a_run_that_is_killed_between_releases_draws_only_what_was_not_drawn(home, monkeypatch):
     monkeypatch.setenv("DPSERVE_RESUME", "1")
     drawn, whole = [], choosing.CellCounts.sensitivity
@@ -329,7 +354,9 @@ def test_a_run_that_is_killed_between_releases_draws_only_what_was_not_drawn(hom
     assert audit_home(home).ok
 
 
-def test_a_killed_run_is_paid_and_gone_on_with_and_a_changed_choice_is_found(home, monkeypatch):
+@pytest.mark.parametrize("least", [20_000, 0])
+def test_a_killed_run_is_paid_and_gone_on_with_and_a_changed_choice_is_found(home, monkeypatch, least):
+    monkeypatch.setattr(profile, "TWO_PARENTS_FROM", least)
     reserved = job.submit(home, ProfileRequest("all", "3", around="t"), by="test")
 
     def cut(*_):

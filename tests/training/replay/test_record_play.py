@@ -133,8 +133,8 @@ def statements() -> dict[str, tuple[Schema, Any]]:
             found["tune"] = schema, asking(CorrectRows(one, "l1"))()
     schema = schema_of("two")
     columns = tuple(columns_of(schema)[:4])
-    for norm in ("l1", "l2"):
-        found[f"synthesize {norm}"] = schema, ChoosingProfiler(columns, 2, 4, norm)
+    for name, norm, parents in (("l1", "l1", 1), ("l2", "l2", 1), ("parents", "l2", 2), ("persons", "l2", 2)):
+        found[f"synthesize {name}"] = schema, ChoosingProfiler(columns, 2, 4, norm, parents)  # around four values
     widths = tuple(feature.bins for feature in schema.features)
     for norm in ("l1", "l2"):
         found[f"profile {norm}"] = schema, Profiler(TableCounts(widths, ((0, 1), (2, 3)), norm))
@@ -148,18 +148,19 @@ STATEMENTS = cache(statements)
 @pytest.mark.parametrize("name", [
     *(f"{verb} {target}" for verb in ("evaluate", "compare") for target in TARGETS), "evaluate scores", "tune",
     "profile l1", "profile l2",
-    "synthesize l1", "synthesize l2",
+    "synthesize l1", "synthesize l2", "synthesize parents", "synthesize persons",
 ])  # fmt: skip
 def test_every_statement_keeps_its_promise_on_neighbours(name, relation):
     schema, asked = STATEMENTS()[name]
-    report = check(lambda: asked, schema, public_of(schema, relation), 2 * NEIGHBOURS)
+    public = public_of(schema, relation, contributions=3 if name.endswith("persons") else 1)
+    report = check(lambda: asked, schema, public, 2 * NEIGHBOURS)
     assert report.ok, report.to_json()
     if not name.startswith("compare"):  # two models that know nothing are right and wrong alike
         assert max(report.reached.values()) > (0.7 if name == "profile l2" or relation is REPLACE else 0.98)
 
 
 def test_every_statement_is_among_them():
-    assert len(STATEMENTS()) == 12
+    assert len(STATEMENTS()) == 14
 
 
 def test_a_toy_that_is_right_is_let_through():

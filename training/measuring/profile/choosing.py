@@ -120,6 +120,7 @@ class ChoosingProfiler:
     around: int
     fineness: int
     norm: Norm
+    parents: int = 1
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
@@ -133,7 +134,7 @@ class ChoosingProfiler:
         first = np.asarray(session.release(TableCounts(self.widths, (), self.norm), self._noise(session, 0)), np.int64)
         counts = np.split(first, np.cumsum(self.widths)[:-1])
         scores = np.asarray(session.release(self._scores(counts), self._noise(session, 1)), np.int64)
-        choice = choose(self.columns, counts, scores.tolist(), self.around, self.fineness)
+        choice = choose(self.columns, counts, scores.tolist(), self.around, self.fineness, self.parents)
         last = np.asarray(session.release(CellCounts(choice, self.norm), self._noise(session, 2)), np.int64)
         return np.concatenate([first, scores, last])
 

@@ -28,6 +28,7 @@ from models.profile.chosen import MOST_CELLS as MOST_PAIR_COUNTS
 from models.profile.chosen import MOST_COLUMNS, fineness_of
 from models.profile.columns import Column
 from models.profile.stated import Pairs, figures, noise_of, pair_noise_of
+from training.learners.boosting.defaults import strength
 from training.learners.job_words import window_to_json
 from training.measuring.profile.choosing import ChoosingProfiler
 from training.measuring.profile.counts import GRID, Norm, Profiler, TableCounts
@@ -42,6 +43,7 @@ from training.session.session import Public
 
 NAME = "profile"  # stands in the place of a learner
 MOST_PAIRS = 100
+TWO_PARENTS_FROM = 20_000  # strength from which two parents are nearer than one: studies/statements/synthetic.md
 LEAST_COLUMNS = 3  # among which pairs are chosen
 MOST_CELLS = 1 << 15
 MOST_NOISE = 1e9
@@ -85,14 +87,16 @@ def plan(home: Home, asked: ProfileRequest, by: str | None = None) -> PlannedPro
     public = public_of(dataset, schema.question(schema.target_names[0]), budget)
     names = {column.name for column in columns}
     around = schema.target_names[0] if asked.around == AUTO and AUTO not in names else asked.around
-    makes = partial(_asker, columns, pairs, around)
+    parents = 2 if strength(public) >= TWO_PARENTS_FROM else 1
+    makes = partial(_asker, columns, pairs, around, parents)
     norm, recipe = cheapest(makes, public)
-    parameters = {
+    parameters: dict[str, Any] = {
         "columns": "\n".join(column.name for column in columns) if asked.columns else "",
         "pairs": "\n".join("\t".join(pair) for pair in pairs),
         "noise": norm,
     }
-    parameters |= {} if around is None else {"around": around}
+    if around is not None:
+        parameters |= {"around": around} | ({"parents": parents} if norm == "l2" and parents > 1 else {})
     request = Request(
         asked.dataset, NAME, budget, parameters, "", kind=Profile(), part=part, blocks=asked.blocks,
         window=dataset.window,
@@ -170,11 +174,16 @@ def profiler_of(schema: Schema, parameters: Mapping[str, Any]) -> tuple[Profiler
     names = str(parameters["columns"])
     columns = _choose_columns(columns_of(schema), tuple(names.split("\n")) if names else ())
     norm: Norm = "l1" if parameters["noise"] == "l1" else "l2"
-    return _asker(columns, pairs_of(parameters), parameters.get("around"), norm), columns
+    around, parents = parameters.get("around"), parents_of(parameters)
+    return _asker(columns, pairs_of(parameters), around, parents, norm), columns
 
 
-def _asker(columns: Sequence[Column], pairs: Pairs, around: str | None, norm: Norm) -> Profiler | ChoosingProfiler:
-    """Return what asks for counts. InputError where pairs cannot be chosen around this column."""
+def _asker(
+    columns: Sequence[Column], pairs: Pairs, around: str | None, parents: int, norm: Norm
+) -> Profiler | ChoosingProfiler:
+    """Return what asks for counts. Laplace noise grows with the number of pairs, so that one parent is enough there.
+    InputError where pairs cannot be chosen around this column.
+    """
     if around is None:
         return Profiler(_query(columns, pairs, norm))
     names, widths = [column.name for column in columns], [column.bins for column in columns]
@@ -184,16 +193,22 @@ def _asker(columns: Sequence[Column], pairs: Pairs, around: str | None, norm: No
         raise InputError(
             f"around: chooses the pairs among {LEAST_COLUMNS} to {MOST_COLUMNS} columns, and takes none that are named"
         )
-    fineness = fineness_of(widths, names.index(around))
+    parents = parents if norm == "l2" else 1
+    fineness = fineness_of(widths, names.index(around), parents)
     if fineness is None:
         raise InputError("columns: too many for the pairs around one of them; choose some with --columns")
-    return ChoosingProfiler(tuple(columns), names.index(around), fineness, norm)
+    return ChoosingProfiler(tuple(columns), names.index(around), fineness, norm, parents)
 
 
 def pairs_of(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the pairs of a request's parameters."""
     lines = [line.split("\t") for line in str(parameters["pairs"]).split("\n") if line]
     return [(a, b) for a, b in lines]
+
+
+def parents_of(parameters: Mapping[str, Any]) -> int:
+    """Return how many parents a column has in the tree of a request's chosen pairs."""
+    return int(parameters.get("parents", 1))
 
 
 def _choose_columns(columns: list[Column], names: tuple[str, ...]) -> list[Column]:
@@ -237,7 +252,7 @@ def _check_room(columns: Sequence[Column], pairs: Pairs, around: str | None, pla
     blank = figures(columns, pairs, [most] * query.size, noise, None, GRID)
     size = len(str(blank).encode("ascii", "backslashreplace")) + ROOM
     if around is not None:  # scores, cells, names of pairs, and the most counts that there can be
-        names = "".join(column.name + around for column in columns)
-        size += len(f"{most}, ") * (len(columns) ** 2 + query.size + MOST_PAIR_COUNTS) + len(ascii(2 * names))
+        longest = max(len(ascii(column.name)) for column in columns)
+        size += len(f"{most}, ") * (len(columns) ** 2 + query.size + MOST_PAIR_COUNTS) + 6 * len(columns) * longest
     if size > STATEMENT_LIMIT:
         raise InputError(f"columns: too many for one signed statement, about {size} bytes; choose some with --columns")
