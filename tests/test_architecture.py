@@ -190,7 +190,7 @@ training/measuring/answers: dpserve_verify(. formats privacy) accountant(. certi
     system) models(answers features profile) training(datasets learners measuring/profile measuring/worth planning
     requests rows/packed rows/partitions rows/schema rows/tables)
 training/measuring/profile: dpserve_verify(. certificates formats privacy) accountant(. certificates home ledger
-    ledger/families noise system) models(features profile) training(calibration datasets learners
+    ledger/families noise system) models(features profile) training(calibration datasets learners learners/boosting
     measuring/worth planning requests rows/packed rows/partitions rows/schema rows/tables session)
 training/measuring/worth: dpserve_verify(. certificates formats privacy) accountant(. access home ledger
     ledger/families noise system) models(features forms parts profile store worth) training(calibration datasets
