@@ -58,7 +58,7 @@ def fit(counts: Counts) -> Joint:
     tables = {pair: _fitted(table, sums[pair[0]], sums[pair[1]]) for pair, table in counts.tables.items()}
     tables |= {(b, a): table.T for (a, b), table in tables.items()}
     steps: list[Step] = [] if counts.around is None else [Step(counts.around, (), sums[counts.around])]
-    for parents, child in _chosen_order(counts) if counts.around is not None else _order(counts):
+    for parents, child in _order(counts):
         given = parents if counts.around is None else (*parents, counts.around)
         if len(given) < 2:
             steps.append(Step(child, given, tables[given[0], child] if given else sums[child]))
@@ -100,18 +100,14 @@ def _sums(counts: Counts) -> list[Floats]:
     return found
 
 
-def _chosen_order(counts: Counts) -> list[tuple[tuple[int, ...], int]]:
-    """Return parents and child, parents first, of every column but `around`: as they were chosen."""
-    edges = [pair for pair in counts.tables if counts.around not in pair]
-    order = dict.fromkeys([edges[0][0], *(child for _, child in edges)])
-    return [(tuple(parent for parent, own in edges if own == child), child) for child in order]
-
-
 def _order(counts: Counts) -> list[tuple[tuple[int, ...], int]]:
-    """Return parent and child, parents first, of every column: along a forest of the pairs, of which those count first
-    that are farthest from independent.
+    """Return parents and child, parents first, of every column but `around`: as they were chosen; else along a forest
+    of the pairs, of which those count first that are farthest from independent.
     """
-    edges = [*counts.tables]
+    edges = [pair for pair in counts.tables if counts.around not in pair]
+    if counts.around is not None:
+        chosen = dict.fromkeys([edges[0][0], *(child for _, child in edges)])
+        return [(tuple(parent for parent, own in edges if own == child), child) for child in chosen]
     noise = (counts.variances[1] * 2 / np.pi) ** 0.5  # in a count, on average
 
     def apart(pair: tuple[int, int]) -> float:
