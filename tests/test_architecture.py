@@ -203,7 +203,7 @@ training/planning: dpserve_verify(. certificates formats privacy system) account
 training/outside: dpserve_verify(. certificates formats keys log privacy system) accountant(home ledger
     ledger/families noise privacy) models(forms parts) training(calibration rows/partitions session)
 training/replay: dpserve_verify(. privacy) accountant(. home ledger/families noise) models(features)
-    training(calibration datasets learners outside rows/partitions rows/schema rows/tables session)
+    training(calibration datasets learners outside planning rows/partitions rows/schema rows/tables session)
 training/requests: dpserve_verify(. privacy) accountant(. ledger/families) models(features)
 training/rows:
 training/rows/cluster: dpserve_verify(.) accountant(. home system) models(. features) training(. rows/partitions
@@ -257,8 +257,8 @@ serving/cli/backends/server: dpserve_verify(. audit certificates keys log privac
     certificates system) models(answers features profile store worth) training(datasets rows/tables)
     serving(cli/backends wire) dpserve(.)
 serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificates home ledger ledger/families)
-    models(answers profile) training(datasets datasets/drafts datasets/growing learners measuring/profile replay
-    requests rows/schema rows/tables) serving(cli cli/backends wire)
+    models(answers profile) training(datasets datasets/drafts datasets/growing learners measuring/profile outside
+    replay requests rows/schema rows/tables) serving(cli cli/backends wire)
 serving/cli/local: dpserve_verify(. keys system) accountant(home) models(store) local(aggregator campaign
     institution owner)
     serving(cli cli/backends cli/backends/server)

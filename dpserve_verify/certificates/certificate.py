@@ -80,6 +80,17 @@ class Certificate:
         return sentences.contradictions(self.statement["predicate"])
 
     @property
+    def learner_words(self) -> str:
+        """Say who wrote the learner of others that made it, who admitted that and by which entry; "" of any other."""
+        given = self.form.public.hyperparameters
+        if "admission" not in given or "code" not in given:
+            return ""
+        return (
+            f"its learner, sha256 {given['code']}, was written by {given.get('author')} and admitted by "
+            f"{given.get('admitted_by')}, as entry {given['admission']} of the ledger says"
+        )
+
+    @property
     def derived_preprocessing(self) -> str:
         """Explain where cut points and categories come from, by its plan, whatever words an older certificate signs."""
         return sentences.derived_preprocessing(self.statement["predicate"])

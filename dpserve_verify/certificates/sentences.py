@@ -159,7 +159,8 @@ class Facts:
     """What the sentences of a statement follow from: all of it stands in the statement. `part`: of the rows that were
     read; `one_release`: a statement of counts, and no model; `public_rows`: whether owners were asked about coordinates
     of public rows; `queried`: whether rows came by a query, and `reasoned`: one that a steward answers for by a reason;
-    `versions`: of dpserve, and of OpenDP, "" where it is not named: it drew noise wider than 64 bits up to version 0.1.
+    `entered`: whether it says by which entry a learner of others was admitted; `versions`: of dpserve, and of OpenDP,
+    "" where it is not named: it drew noise wider than 64 bits up to version 0.1.
     """
 
     plan: Plan
@@ -174,6 +175,7 @@ class Facts:
     public_rows: bool
     queried: bool
     reasoned: bool
+    entered: bool
     versions: tuple[str, str]
 
 
@@ -211,6 +213,7 @@ def facts_of(predicate: Mapping[str, Any]) -> Facts:
         of_model and predicate["public"]["hyperparameters"].get("public_rows") is not None,
         "queries" in rows,
         "queries" in rows and any(query.get("reason") for query in rows["queries"] or [{"reason": "too many to list"}]),
+        of_model and "admission" in predicate["public"]["hyperparameters"],
         (str(versions.get("dpserve", "")), str(versions.get("opendp", ""))),
     )
 
@@ -245,8 +248,9 @@ def preprocessing_of(facts: Facts) -> str:
     if any(release.purpose in OUTSIDE for release, _ in facts.plan.runs):
         sentence += (
             "; the learner is a text of others that ran without rows: public.hyperparameters has its sha256 (code), "
-            "who wrote it (author) and who admitted it (admitted_by)"
+            "who wrote it (author) and who admitted it (admitted_by"
         )
+        sentence += ", by the ledger's entry admission)" if facts.entered else ")"
     if facts.queried:
         sentence += "; rows were made by a query, which stands under dataset.queries"
     if facts.profiles:

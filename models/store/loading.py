@@ -138,6 +138,7 @@ def sentences_of(certificate: Certificate) -> tuple[str, ...]:
     together, growth = certificate.form.dataset.together, certificate.growth
     return (
         certificate.derived_preprocessing,
+        *filter(None, [certificate.learner_words]),
         *(
             [f"one who has the model and the schema has together epsilon {together.epsilon} at delta {together.delta}"]
             if together

@@ -125,7 +125,7 @@ def verify(
     body |= {"contradicted": list(verified.contradictions), "history": history}
     text = f"{paint('verified', 'good')}: {verified.model}: {certificate_line(verified)}"
     notes = [f"{paint('contradicted by its plan', 'bad')}: {sentence}" for sentence in verified.contradictions]
-    notes += [line] if line else []
+    notes += [words for words in (verified.learner_words, line) if words]
     notes += [f"{paint('not vouched for', 'bad')}: {name!r}" for name in unverified]
     show(json, body, "\n".join([text, *notes]))
 

@@ -18,11 +18,11 @@ from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse
 from dpserve_verify.log.entry import Entry
 from dpserve_verify.system.files import PRIVATE, replace_file
+from training.outside.sources import LONGEST_TEXT
 from training.session.session import Public, Source
 
 FOLDER, TEXT, REPORT = "learners", "learner.py", "{}.dsse.json"
 TYPE = "https://dpserve/learner-admission/v1"
-LONGEST_TEXT = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,31 @@ class Admitted:
     report: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it for programs, without the text."""
-        value = {key: each for key, each in self.entry.value.items() if key not in ("type", "report")}
-        return {**value, "entry": self.entry.seq, "report": dict(self.report)}
+        """Return it for programs: as `line_of`, with its text and the report of its check."""
+        return {**line_of(self.entry), "report": dict(self.report), "text": self.source.text}
+
+
+def line_of(entry: Entry) -> dict[str, Any]:
+    """Return what a list says of an admission. `datasets`: for whose jobs alone it may run; None: for all."""
+    said = ("name", "digest", "class", "author", "neighbours", "by", "reason", "time")
+    return {"entry": entry.seq, **{key: entry.value[key] for key in said}, "datasets": entry.value.get("datasets")}
+
+
+def listed(home: Home) -> list[dict[str, Any]]:
+    """Return the admissions that stand, by name, each with how many jobs named it."""
+    ledger = home.ledger
+    return [
+        {**line_of(entry), "jobs": learner_admissions.count_jobs(ledger, entry)}
+        for entry in learner_admissions.admissions(ledger)
+    ]
+
+
+def shown(home: Home, name: str) -> dict[str, Any]:
+    """Return one admission that stands, with text, report and how many jobs named it. Raises as `read`, and UnknownName
+    where there is none.
+    """
+    entry = learner_admissions.admission_of(home.ledger, name)
+    return {**read(home, entry).to_json(), "jobs": learner_admissions.count_jobs(home.ledger, entry)}
 
 
 def _exact(value: Any) -> Any:
@@ -58,8 +80,8 @@ def keep(
     if report.get("ok") is not True:
         faults = "; ".join(f"{fault['kind']}: {fault['words']}" for fault in report.get("faults", ()))
         raise InputError(f"learner={name}: is not admitted, for its check refuses it ({faults:.500})")
-    if len(source.text) > LONGEST_TEXT:
-        raise InputError(f"learner={name}: {len(source.text)} characters; at most {LONGEST_TEXT}")
+    if len(source.text.encode()) > LONGEST_TEXT:
+        raise InputError(f"learner={name}: {len(source.text.encode())} bytes; at most {LONGEST_TEXT}")
     played = int(report["neighbours"])
     about = Admission(name, source.digest, source.kind, source.author, "0" * 64, played, why, datasets)
     signer = home.keys.signer("issuer")

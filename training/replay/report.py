@@ -46,13 +46,24 @@ class Fault:
 @dataclass
 class Report:
     """What a check saw. `releases`: of a run; `neighbours`: how many were played; `reached`: of each kind of query, how
-    much of its sensitivity a neighbour moved it at most; `faults`: the first, or none.
+    much of its sensitivity a neighbour moved it at most; `faults`: the first, or none; `schemas`: the digests of those
+    that it was played on.
     """
 
     releases: int = 0
     neighbours: int = 0
     reached: dict[str, float] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
+    schemas: list[str] = field(default_factory=list)
+
+    def add(self, other: Report) -> None:
+        """Take in what was seen on another schema."""
+        self.releases = max(self.releases, other.releases)
+        self.neighbours += other.neighbours
+        for name, share in other.reached.items():
+            self.reached[name] = max(self.reached.get(name, 0.0), share)
+        self.faults += other.faults
+        self.schemas += [each for each in other.schemas if each not in self.schemas]
 
     @property
     def ok(self) -> bool:
@@ -67,6 +78,7 @@ class Report:
             "neighbours": self.neighbours,
             "reached": {name: round(share, 6) for name, share in sorted(self.reached.items())},
             "faults": [fault.to_json() for fault in self.faults],
+            "schemas": self.schemas,
         }
 
 
@@ -96,7 +108,7 @@ def check(
         raise InputError(f"rows={rows}: must be more than the {public.contributions} that one person may have")
     if table is None and public.relation is Relation.REPLACE_ONE:  # where the number of rows is public
         schema, public = replace(schema, records=rows), replace(public, records=rows)
-    report, where = Report(), "the first run"
+    report, where = Report(schemas=[schema.digest]), "the first run"
     try:
         learner = make()  # what has nothing but `learn` is planned by calibration alone
         recipe = learner.recipe(public) if hasattr(learner, "recipe") else calibrate(learner, public, public.budget)

@@ -5,7 +5,7 @@ else's, sealed; rows made up from a schema, or given.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from accountant.home import Home
+from accountant.ledger.families.left import left_of
 from accountant.ledger.families.records import Why
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
@@ -25,8 +26,9 @@ from training.outside import admitted
 from training.outside.admitted import Admitted
 from training.outside.sandbox import OutsideLearner
 from training.outside.sources import is_outside, source_of
+from training.planning.plans import public_of
 from training.replay.report import Report, check
-from training.rows.schema.schema import parse_schema
+from training.rows.schema.schema import parse_schema, schema_of
 from training.rows.tables.data import answer_feature
 from training.rows.tables.row_files import file_batches
 from training.session.session import Public, Source
@@ -102,28 +104,66 @@ def class_of(reference: str) -> type:
     return own[wanted] if wanted else next(iter(own.values()))
 
 
-def check_learner(reference: str, parameters: Mapping[str, Any] | None, trial: Trial) -> Report:
-    """Record and play a learner (`maker_of`), as `trial` says. InputError where it refuses such a job."""
-    return _check(maker_of(reference, parameters), parameters, trial)
+def check_learner(
+    reference: str,
+    parameters: Mapping[str, Any] | None,
+    trial: Trial,
+    home: Home | None = None,
+    datasets: Sequence[str] = (),
+) -> Report:
+    """Record and play a learner (`maker_of`), as `trial` says; and on made-up rows of the schemas of these datasets of
+    a home, as jobs on them would. InputError where it refuses such a job.
+    """
+    return _check_all(maker_of(reference, parameters), parameters, trial, home, datasets)
 
 
 def admit(
     home: Home,
-    reference: str,
+    source: Source,
     name: str,
     why: Why,
-    author: str | None,
-    neighbours: int,
-    datasets: tuple[str, ...] = (),
+    neighbours: int = Trial.neighbours,
+    datasets: Sequence[str] = (),
+    only: bool = False,
 ) -> Admitted:
-    """Admit a learner of others to a home, once it is checked on made-up rows: the text that was checked, which is not
-    read again. InputError where the check refuses it. `author`: None: the package, or the file's name.
+    """Admit a learner of others to a home, once it is checked as `check_learner` does: the text that was checked, which
+    is not read again. InputError where the check refuses it. `only`: for the jobs on these datasets alone.
     """
+    named = tuple(sorted(set(datasets)))
+    if only and not named:
+        raise InputError("only: name the datasets for whose jobs it is admitted (--dataset)")
+    report = _check_all(partial(OutsideLearner, source), None, Trial(neighbours=neighbours), home, named)
+    return admitted.keep(home, source, name, why, report.to_json(), named if only else ())
+
+
+def source_by(reference: str, author: str | None) -> Source:
+    """Read a learner of others, with who wrote it; None: the package, or the file's name."""
     source = source_of(reference)
     by = Path(source.author).name if source.author.endswith((".py", "/")) else source.author
-    source = replace(source, author=author or by)
-    report = _check(partial(OutsideLearner, source), None, Trial(neighbours=neighbours))
-    return admitted.keep(home, source, name, why, report.to_json(), datasets)
+    return replace(source, author=author or by)
+
+
+def _check_all(
+    make: Callable[[], Any],
+    parameters: Mapping[str, Any] | None,
+    trial: Trial,
+    home: Home | None,
+    datasets: Sequence[str],
+) -> Report:
+    report = _check(make, parameters, trial)
+    for name in datasets:
+        assert home is not None
+        dataset = home.ledger.dataset(name)
+        if dataset.registration.remote:
+            raise InputError(f"dataset={name}: its rows stay with their owners, and no learner of others asks them")
+        schema, rest = schema_of(home, dataset), left_of(dataset.families, dataset.delta).to_json()["one_job"]
+        budget = dataset.families[0].budget if rest is None else Budget.of(rest["epsilon"], rest["delta"])
+        for target in schema.target_names:
+            question = schema.question(target, parameters)
+            public = public_of(dataset, question, budget)
+            rows = max(trial.rows, 2 * public.contributions)
+            report.add(check(make, question, public, trial.neighbours, rows))
+    return report
 
 
 def _check(make: Callable[[], Any], parameters: Mapping[str, Any] | None, trial: Trial) -> Report:

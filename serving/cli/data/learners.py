@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from accountant.errors import UnknownName
-from accountant.home import Home
+from accountant.home import TRUST, Home, place
 from accountant.ledger import learner_admissions
 from accountant.ledger.families.records import Why
 from dpserve_verify.privacy.budget import Budget, parse_relation
@@ -17,33 +18,57 @@ from serving.cli.complete import LEARNERS
 from serving.cli.data.schema import schema_bytes
 from serving.cli.requests import key_values
 from serving.cli.terminal import Json, align_columns, show, show_busy
+from training.outside import admitted
 from training.replay import subjects
+
+CheckedOn = Annotated[
+    list[str] | None,
+    typer.Option(help="Also on made-up rows of this dataset's schema, as a job on it would. Repeatable."),
+]
 
 
 def list_learners(json: Json = False) -> None:
-    """List the learners.
+    """List the learners: dpserve's own, and those of others that the home admits, with who admitted them.
 
     \b
     dpserve learner list
     """
     from training.learners.docs import learners_to_json  # loads every learner, which a remote plan does without
 
-    learners = learners_to_json()
-    rows = [("LEARNER", "WHAT"), *((learner["name"], learner["says"]) for learner in learners)]
-    show(json, {"learners": learners}, align_columns(rows))
+    learners, entered = learners_to_json(), admitted.listed(Home.open()) if _has_home() else []
+    text = align_columns([("LEARNER", "WHAT"), *((learner["name"], learner["says"]) for learner in learners)])
+    if entered:
+        rows = [("OF OTHERS", "SHA256", "AUTHOR", "ADMITTED BY", "AT", "DATASETS", "JOBS")]
+        rows += [
+            (
+                each["name"], each["digest"][:12], each["author"], each["by"], each["time"][:10],
+                ", ".join(each["datasets"] or ["all"]), str(each["jobs"]),
+            )
+            for each in entered
+        ]  # fmt: skip
+        text += f"\n\n{align_columns(rows)}"
+    show(json, {"learners": learners, "admitted": entered}, text)
+
+
+def _has_home() -> bool:
+    return (place(os.environ)[0] / TRUST).exists()
 
 
 def show_learner(
     name: Annotated[str, typer.Argument(help="The learner's name.", autocompletion=LEARNERS)], json: Json = False
 ) -> None:
-    """Show a learner: the parameters that `--set key=value` gives it. All have defaults.
+    """Show a learner: the parameters that `--set key=value` gives it. All have defaults. Of one of others that was
+    admitted: who wrote and who admitted it, what its check saw, and where its text is.
 
     \b
     dpserve learner show lazybb
+    dpserve learner show bayes
     """
     from training.learners.docs import learners_to_json  # as above
 
     learner = next((body for body in learners_to_json() if body["name"] == name), None)
+    if learner is None and _has_home():
+        return _show_admitted(Home.open(), name, json)
     if learner is None:
         raise UnknownName(f"learner={name!r}: no such learner", learner=name)
     rows = [("PARAMETER", "KIND", "DEFAULT")]
@@ -52,6 +77,28 @@ def show_learner(
         default = "by a public rule" if parameter["default"] is None else str(parameter["default"]) or "none"
         rows.append((parameter["name"], kind, default))
     show(json, learner, f"{learner['says']}\n\n{align_columns(rows)}")
+
+
+def _show_admitted(home: Home, name: str, json: bool) -> None:
+    body = admitted.shown(home, name)
+    saw, path = body["report"], home.path / admitted.FOLDER / body["digest"] / admitted.TEXT
+    lines = [
+        ("written by", body["author"]),
+        ("class", body["class"]),
+        ("sha256", body["digest"]),
+        ("text", str(path)),
+        ("admitted by", f"{body['by']}, {body['time']}, entry {body['entry']}: {body['reason']}"),
+        ("for jobs on", ", ".join(body["datasets"] or ["every dataset"])),
+        ("jobs", str(body["jobs"])),
+        ("check", f"{saw['releases']} releases, {saw['neighbours']} neighbours, no fault"),
+        *(("", f"{share} of the sensitivity reached: {query}") for query, share in saw["reached"].items()),
+        ("on schemas", ", ".join(each[:12] for each in saw.get("schemas", ())) or "not said"),
+    ]
+    show(
+        json,
+        body | {"path": str(path)},
+        f"{name}: a learner of others, for jobs with --set code={name}\n\n{align_columns(lines)}",
+    )
 
 
 def check_learner(
@@ -67,6 +114,7 @@ def check_learner(
     delta: Annotated[str, typer.Option(help="Delta of the job.")] = "0.000001",
     relation: Annotated[str, typer.Option(help="add-remove or replace-one.")] = "add-remove",
     contributions: Annotated[int, typer.Option(help="How many rows one person may have.")] = 1,
+    dataset: CheckedOn = None,
     set: Annotated[list[str] | None, typer.Option(help="A parameter, key=value. Repeatable.")] = None,
     json: Json = False,
 ) -> None:
@@ -78,14 +126,15 @@ def check_learner(
     \b
     dpserve learner check lazybb --set rounds=20
     dpserve learner check mine.learner:Stumps --neighbours 1000
-    dpserve learner check examples/naive_bayes.py:NaiveBayes
+    dpserve learner check examples/naive_bayes.py:NaiveBayes --dataset adult
     """
     trial = subjects.Trial(
         subjects.SCHEMA if schema is None else schema_bytes(schema), target, Budget.of(epsilon, delta),
         parse_relation(relation), contributions, neighbours, rows, data,
     )  # fmt: skip
     with show_busy("recording and playing"):
-        report = subjects.check_learner(name, key_values("--set", set or []), trial)
+        home = Home.open() if dataset else None
+        report = subjects.check_learner(name, key_values("--set", set or []), trial, home, dataset or [])
     reached = [
         ("QUERY", "REACHED OF ITS SENSITIVITY"),
         *((text, f"{part:.4f}") for text, part in report.reached.items()),
@@ -111,9 +160,8 @@ def admit_learner(
         str | None, typer.Option(help="Who wrote it; the package or the file's name if left out.")
     ] = None,
     neighbours: Annotated[int, typer.Option(help="How many neighbours.")] = subjects.Trial.neighbours,
-    only: Annotated[
-        list[str] | None, typer.Option(metavar="DATASET", help="Only for jobs on this dataset. Repeatable.")
-    ] = None,
+    dataset: CheckedOn = None,
+    only: Annotated[bool, typer.Option("--only", help="Admit it for jobs on these datasets alone.")] = False,
     json: Json = False,
 ) -> None:
     """Admit a learner of others to this home, after a check on made-up rows: then jobs may name it. By the steward.
@@ -127,9 +175,8 @@ def admit_learner(
     home = Home.open()
     require_access(home, "steward")
     with show_busy("recording and playing"):
-        entered = subjects.admit(
-            home, name, as_name, Why(this_user(), reason), author, neighbours, tuple(sorted(set(only or [])))
-        )
+        source = subjects.source_by(name, author)
+        entered = subjects.admit(home, source, as_name, Why(this_user(), reason), neighbours, dataset or [], only)
     saw = entered.report
     text = (
         f"{as_name} is admitted by entry {entered.entry.seq}: {saw['releases']} releases, {saw['neighbours']} "

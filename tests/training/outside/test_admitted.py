@@ -3,12 +3,14 @@ row of it, certified with who wrote and who admitted them; and refused where the
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import ledgers
 import pytest
@@ -31,6 +33,7 @@ from training.outside import admitted
 from training.planning.plans import plan
 from training.replay import subjects
 from training.requests import JobRequest
+from training.rows.schema.schema import parse_schema
 
 pytestmark = pytest.mark.home("prepared")
 EXAMPLE = ledgers.ROOT / "examples" / "naive_bayes.py"
@@ -41,8 +44,9 @@ ASKED = JobRequest("adult", "outside", "0.5", parameters={"code": "bayes"})
 WHY = Why("steward", "was read")
 
 
-def admit(home: Home, path=EXAMPLE, name: str = "bayes", datasets=()) -> admitted.Admitted:
-    return subjects.admit(home, f"{path}:NaiveBayes", name, WHY, None, 2, datasets)
+def admit(home: Home, path=EXAMPLE, name: str = "bayes", only=(), neighbours: int = 2) -> admitted.Admitted:
+    source = subjects.source_by(f"{path}:NaiveBayes", None)
+    return subjects.admit(home, source, name, WHY, neighbours, only, bool(only))
 
 
 def remove(home: Home, name: str = "bayes") -> int:
@@ -77,6 +81,10 @@ def test_the_page_s_commands_lead_from_nothing_to_a_certificate(home):
     }
     assert "the learner is a text of others that ran without rows" in verified.certificate.form.preprocessing
     assert home.ledger.reservation(verified.certificate.reservation).value["parameters"]["code"] == digest
+    said = dpserve(home.path, "verify", str(home.models / "adult" / "1")).stdout
+    words = f"its learner, sha256 {digest}, was written by naive_bayes.py and admitted by {this_user()}, as entry "
+    assert f"{words}{admission.seq} of the ledger says" in said
+    assert "was written by naive" in (home.models / "adult" / "1" / "card.md").read_text().replace("\\", "")
     later = dpserve(home.path, "train", "adult", "--learner", "outside", "--set", "code=bayes", "--epsilon", "0.1")
     assert (later.returncode, "is not admitted here" in later.stderr) == (2, True)
     assert problems(home) == []
@@ -161,11 +169,14 @@ def test_the_entry_decides_what_is_admitted(home, tmp_path, monkeypatch):
 def test_a_learner_runs_for_the_datasets_that_it_is_admitted_for(home):
     adult = home.ledger.dataset("adult").registration
     home.ledger.register(replace(adult, name="visits", commitment="0" * 64, budget=None, families=("adult",)))
-    admit(home, datasets=("visits",))
-    with pytest.raises(InputError, match="is admitted for jobs on visits alone, and not on adult"):
-        plan(home, ASKED)
+    entered = admit(home, only=("adult",))
+    assert entered.report["schemas"] == [parse_schema(subjects.SCHEMA).digest, adult.schema]
+    assert entered.report["neighbours"] == 4
+    plan(home, ASKED)
+    with pytest.raises(InputError, match="is admitted for jobs on adult alone, and not on visits"):
+        plan(home, replace(ASKED, dataset="visits"))
     with pytest.raises(WrongState, match="learner bayes is admitted for its jobs; dpserve learner remove bayes"):
-        withdraw(home.ledger, "visits", WHY)
+        withdraw(home.ledger, "adult", WHY)
     remove(home)
     kept = admit(home)
     planned = plan(home, ASKED)
@@ -200,8 +211,26 @@ def test_what_its_check_refuses_is_not_admitted(home, tmp_path, text, seen):
     path = tmp_path / "loose.py"
     path.write_text(text)
     with pytest.raises(InputError, match=f"its check refuses it .{seen}:"):
-        subjects.admit(home, f"{path}:NaiveBayes", "loose", Why("steward", "was not read"), None, 14)
+        admit(home, path, "loose", neighbours=14)
     assert learner_admissions.admissions(home.ledger) == []
+
+
+def test_what_is_admitted_is_listed_and_shown(home):
+    """With text, report and how many jobs named it."""
+    kept = admit(home)
+    job.submit(home, ASKED, by="test")
+    listed = json.loads(dpserve(home.path, "learner", "list", "--json").stdout)["admitted"]
+    assert [(each["name"], each["entry"], each["jobs"], each["datasets"]) for each in listed] == [
+        ("bayes", kept.entry.seq, 1, None)
+    ]
+    text = dpserve(home.path, "learner", "list").stdout
+    assert f"bayes      {kept.source.digest[:12]}" in text
+    shown = json.loads(dpserve(home.path, "learner", "show", "bayes", "--json").stdout)
+    assert (shown["text"], shown["report"]["neighbours"], shown["by"]) == (EXAMPLE.read_text(), 2, "steward")
+    assert Path(shown["path"]).read_text() == shown["text"]
+    assert f"entry {kept.entry.seq}: was read" in dpserve(home.path, "learner", "show", "bayes").stdout
+    unknown = dpserve(home.path, "learner", "show", "nobody")
+    assert (unknown.returncode, "is not admitted here; admitted are: bayes" in unknown.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("anew", [False, True])
