@@ -25,7 +25,7 @@ import numpy as np
 # What a learner may import: it is loaded before the seal, since no file can be opened behind it.
 LOADED = (
     "abc", "bisect", "collections", "copy", "dataclasses", "decimal", "enum", "fractions", "functools", "heapq",
-    "itertools", "math", "operator", "re", "string", "typing", "numpy", "numpy.linalg",
+    "itertools", "math", "operator", "random", "re", "string", "typing", "numpy", "numpy.linalg",
 )  # fmt: skip
 SET_NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER = 38, 22, 2
 REFUSE, KILL, ALLOW = 0x00050001, 0x80000000, 0x7FFF0000  # EPERM; the end of the process

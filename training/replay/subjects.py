@@ -114,7 +114,8 @@ def check_learner(
     """Record and play a learner (`maker_of`), as `trial` says; and on made-up rows of the schemas of these datasets of
     a home, as jobs on them would. InputError where it refuses such a job.
     """
-    return _check_all(maker_of(reference, parameters), parameters, trial, home, datasets)
+    make = maker_of(reference, parameters)
+    return _check_all(make, parameters, trial, home, datasets, [_check(make, parameters, trial)])
 
 
 def admit(
@@ -127,12 +128,14 @@ def admit(
     only: bool = False,
 ) -> Admitted:
     """Admit a learner of others to a home, once it is checked as `check_learner` does: the text that was checked, which
-    is not read again. InputError where the check refuses it. `only`: for the jobs on these datasets alone.
+    is not read again. InputError where the check refuses it. `only`: for the jobs on these datasets alone, on whose
+    schemas alone it is checked.
     """
     named = tuple(sorted(set(datasets)))
     if only and not named:
         raise InputError("only: name the datasets for whose jobs it is admitted (--dataset)")
-    report = _check_all(partial(OutsideLearner, source), None, Trial(neighbours=neighbours), home, named)
+    make, trial = partial(OutsideLearner, source), Trial(neighbours=neighbours)
+    report = _check_all(make, None, trial, home, named, [] if only else [_check(make, None, trial)])
     return admitted.keep(home, source, name, why, report.to_json(), named if only else ())
 
 
@@ -149,8 +152,9 @@ def _check_all(
     trial: Trial,
     home: Home | None,
     datasets: Sequence[str],
+    reports: list[Report],
 ) -> Report:
-    report = _check(make, parameters, trial)
+    """Check on the datasets' schemas, and return one report of all, `reports` among them."""
     for name in datasets:
         assert home is not None
         dataset = home.ledger.dataset(name)
@@ -162,8 +166,10 @@ def _check_all(
             question = schema.question(target, parameters)
             public = public_of(dataset, question, budget)
             rows = max(trial.rows, 2 * public.contributions)
-            report.add(check(make, question, public, trial.neighbours, rows))
-    return report
+            reports.append(check(make, question, public, trial.neighbours, rows))
+    for other in reports[1:]:
+        reports[0].add(other)
+    return reports[0]
 
 
 def _check(make: Callable[[], Any], parameters: Mapping[str, Any] | None, trial: Trial) -> Report:

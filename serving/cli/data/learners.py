@@ -103,7 +103,7 @@ def _show_admitted(home: Home, name: str, json: bool) -> None:
 
 def check_learner(
     name: Annotated[
-        str, typer.Argument(help="A learner's name, MODULE[:CLASS], or FILE.py:CLASS.", autocompletion=LEARNERS)
+        str, typer.Argument(help="A learner, MODULE[:CLASS], FILE.py:CLASS or FOLDER/:CLASS.", autocompletion=LEARNERS)
     ],
     schema: Annotated[Path | None, typer.Option(help="A schema, YAML; else a small one of two classes.")] = None,
     data: Annotated[Path | None, typer.Option(help="Rows to begin with, in place of made-up ones.")] = None,
@@ -153,7 +153,7 @@ def check_learner(
 
 
 def admit_learner(
-    name: Annotated[str, typer.Argument(help="FILE.py:CLASS, or an entry point of an installed package.")],
+    name: Annotated[str, typer.Argument(help="FILE.py:CLASS, FOLDER/:CLASS, or an installed entry point.")],
     as_name: Annotated[str, typer.Option("--name", help="What jobs call it: --set code=NAME.")],
     reason: Annotated[str, typer.Option(help="Why. It is signed, with the report of the check.")],
     author: Annotated[

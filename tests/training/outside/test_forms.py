@@ -4,7 +4,6 @@ it asks for; and what is no model is refused."""
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from small_home import dpserve
 
-from accountant.ledger.families.records import Why
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.onnx import export
 from models.store.loading import load_of_home
@@ -20,7 +18,6 @@ from training.datasets.datasets import register
 from training.outside import forms
 from training.outside.forms import read_model
 from training.outside.process import OutsideFailed
-from training.replay import subjects
 from training.rows.schema.schema import parse_schema
 from training.session.session import Public
 
@@ -89,13 +86,9 @@ def test_a_model_of_each_form_is_trained_verified_and_predicts(name, home, tmp_p
     schema.write_text(SCHEMA.format(target=TARGETS[target]))
     register(home, "small", rows, schema, Budget.of("8", "1e-6"), Relation.ADD_REMOVE, None)
     text.write_text(f"import numpy as np\n\nclass Own:\n    def learn(self, session):{LEARNERS[name]}")
-    kept = subjects.source_of(f"{text}:Own")
-    trial = subjects.Trial(SCHEMA.format(target=TARGETS[target]).encode(), neighbours=4)
-    report = subjects.check_learner(f"{text}:Own", None, trial)
-    assert report.ok, report.to_json()
-    subjects.admitted.keep(home, replace(kept, author="own.py"), "own", Why("steward", "was read"), report.to_json())
     model, out = home.models / "small" / "1", tmp_path / "out.csv"
     for line in (
+        f"learner admit {text}:Own --name own --reason read --dataset small --only --neighbours 4",
         "train small --learner outside --set code=own --epsilon 4",
         f"verify {model}",
         f"predict small --data {rows} --out {out}",
