@@ -33,7 +33,6 @@ from training.outside import admitted
 from training.planning.plans import plan
 from training.replay import subjects
 from training.requests import JobRequest
-from training.rows.schema.schema import parse_schema
 
 pytestmark = pytest.mark.home("prepared")
 EXAMPLE = ledgers.ROOT / "examples" / "naive_bayes.py"
@@ -170,8 +169,8 @@ def test_a_learner_runs_for_the_datasets_that_it_is_admitted_for(home):
     adult = home.ledger.dataset("adult").registration
     home.ledger.register(replace(adult, name="visits", commitment="0" * 64, budget=None, families=("adult",)))
     entered = admit(home, only=("adult",))
-    assert entered.report["schemas"] == [parse_schema(subjects.SCHEMA).digest, adult.schema]
-    assert entered.report["neighbours"] == 4
+    assert entered.report["schemas"] == [adult.schema]  # which may have a target of another kind than the small one
+    assert entered.report["neighbours"] == 2
     plan(home, ASKED)
     with pytest.raises(InputError, match="is admitted for jobs on adult alone, and not on visits"):
         plan(home, replace(ASKED, dataset="visits"))
