@@ -22,7 +22,7 @@ from dpserve_verify.privacy.budget import check_name
 if TYPE_CHECKING:
     from accountant.ledger.ledger import Ledger
 
-OUTSIDE = "outside"  # the learner of jobs that run one
+OUTSIDE, VOUCHED = "outside", "vouched"  # the learner of jobs that run one, without rows and with them
 CODE, AUTHOR, ADMITTED_BY, ADMISSION = ENTERED = "code", "author", "admitted_by", "admission"  # among their parameters
 AGAIN = "dpserve learner admit FILE.py:CLASS --name NAME --reason TEXT"
 _DIGEST = re.compile("[0-9a-f]{64}", re.ASCII)
@@ -36,6 +36,8 @@ class Admission:
         digest: sha256 of the class's name and the text.
         report: sha256 of the signed report of the check, which played it on so many `neighbours`.
         datasets: for whose jobs alone it may run; empty: for everybody's.
+        vouched: of a program that reads rows, which nobody can play: whether it keeps epsilon or mu, by the word of
+            who admits it for each of the datasets; "" of others.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Admission:
     neighbours: int
     why: Why
     datasets: tuple[str, ...] = ()
+    vouched: str = ""
 
     def __post_init__(self) -> None:
         if _DIGEST.fullmatch(check_name("name", self.name)):
@@ -54,8 +57,12 @@ class Admission:
         for name in ("digest", "report"):
             if not _DIGEST.fullmatch(getattr(self, name)):
                 raise InputError(f"{name}: must be a sha256 digest, 64 hexadecimal digits in lower case")
-        if self.neighbours < 1:
-            raise InputError(f"neighbours={self.neighbours}: must be at least 1")
+        if self.vouched not in ("", "epsilon", "mu"):
+            raise InputError(f"vouched={self.vouched!r:.40}: must be epsilon or mu")
+        if self.vouched and not self.datasets:
+            raise InputError(f"learner={self.name}: reads rows, so its steward names each dataset: --dataset NAME")
+        if (self.neighbours < 1) is not bool(self.vouched):
+            raise InputError(f"neighbours={self.neighbours}: must be at least 1, and 0 of a program that reads rows")
         if self.datasets != tuple(sorted(set(self.datasets))):
             raise InputError("datasets: must be names, each once and in order")
 
@@ -71,6 +78,7 @@ class Admission:
             "reason": self.why.reason,
             "by": self.why.by,
             **({"datasets": [*self.datasets]} if self.datasets else {}),
+            **({"vouched": self.vouched} if self.vouched else {}),
         }
 
 
@@ -136,15 +144,15 @@ def admission_of(ledger: Ledger, name: str) -> Entry:
         return _find(signed, name)
 
 
-def parameters_of(ledger: Ledger, name: str, dataset: str) -> dict[str, Any]:
+def parameters_of(ledger: Ledger, learner: str, name: str, dataset: str) -> dict[str, Any]:
     """Return what a job's parameters say of the learner of others that it names. UnknownName where none of this name
-    or digest is admitted, InputError where it is for other datasets.
+    or digest is admitted, InputError where it is for other datasets, or not for jobs of this `learner`.
     """
     with ledger.log.signed() as signed:
         entry = _find(signed, name)
         value = entry.value
         named = {CODE: value["digest"], AUTHOR: value["author"], ADMITTED_BY: value["by"], ADMISSION: entry.seq}
-        refused = refusal(signed, OUTSIDE, named, dataset)
+        refused = refusal(signed, learner, named, dataset)
     if refused is not None:
         raise refused
     return named
@@ -177,7 +185,7 @@ def refusal(signed: Signed, learner: str, parameters: Mapping[str, Any], dataset
     """Return why a job may not run the learner of others that it names, as its admission does not stand, or is for the
     jobs of other datasets; None where it may. What runs is what the ledger says.
     """
-    if learner != OUTSIDE and CODE not in parameters:
+    if learner not in (OUTSIDE, VOUCHED) and CODE not in parameters:
         return None
     digest, at = parameters.get(CODE), parameters.get(ADMISSION)
     entry = signed.rare().admissions.get(at) if type(at) is int else None
@@ -188,6 +196,8 @@ def refusal(signed: Signed, learner: str, parameters: Mapping[str, Any], dataset
         )
     if (parameters.get(AUTHOR), parameters.get(ADMITTED_BY)) != (entry.value["author"], entry.value["by"]):
         return InputError(f"{AUTHOR}, {ADMITTED_BY}: are not those of entry {at}, which admitted it; leave them out")
+    if learner != (of := VOUCHED if "vouched" in entry.value else OUTSIDE):
+        return InputError(f"learner={learner:.40}: {entry.value['name']} is admitted as --learner {of}")
     if "datasets" in entry.value and dataset not in entry.value["datasets"]:
         return InputError(
             f"code={entry.value['name']}: is admitted for jobs on {', '.join(entry.value['datasets'])} alone, and not "

@@ -8,13 +8,15 @@ from typing import Any
 
 from dpserve_verify.audit.judge import Value, require_hex
 from dpserve_verify.audit.replay_keys import require_reasons
+from dpserve_verify.certificates.vouched import MECHANISM
 from dpserve_verify.errors import LedgerInvalid
 from dpserve_verify.privacy.budget import check_name
 from dpserve_verify.privacy.soundness import require
 
 ADMITTED = "name digest class author report neighbours reason by"  # beside type and time
 REMOVED = "name admitted reason by"
-OUTSIDE = "outside"
+OUTSIDE, VOUCHED = "outside", "vouched"  # learners of jobs that run one: without rows, and with them
+EVENTS = {"epsilon": "pure-dp", "mu": "gaussian"}  # what the run of a program costs, by what it keeps
 
 
 @dataclass
@@ -32,7 +34,11 @@ class Learners:
         for key in ("class", "author"):
             require(isinstance(value[key], str) and bool(value[key].strip()), f"{key}: must be a text that says it")
         played = value["neighbours"]
-        require(type(played) is int and played > 0, f"neighbours={played!r:.40}: must be a whole number from 1")
+        if "vouched" in value:
+            sound = value["vouched"] in (*EVENTS,) and "datasets" in value and type(played) is int
+            require(sound and played == 0, "vouched: must be epsilon or mu, for named datasets, and nothing is played")
+        else:
+            require(type(played) is int and played > 0, f"neighbours={played!r:.40}: must be a whole number from 1")
         for at, other in self.standing.items():
             require(other["name"] != name, f"name={name}: is that of entry {at}, which stands")
             require(other["digest"] != value["digest"], f"digest: is that of entry {at}, which stands")
@@ -54,12 +60,19 @@ class Learners:
     def judge_reserved(self, seq: int, value: Value) -> None:
         """Judge that a job which runs a learner of others names the admission of it that stands."""
         parameters = value["parameters"]
-        if value["learner"] != OUTSIDE and "code" not in parameters:
+        runs = [(run["mechanism"], run["event"].get("type"), run["count"]) for run in value["plan"]]
+        reads = any(mechanism == MECHANISM for mechanism, *_ in runs)
+        if value["learner"] not in (OUTSIDE, VOUCHED) and "code" not in parameters:
+            require(not reads, "plan: a program reads rows, and nobody vouched for it")
             return
         self.jobs[seq] = value
         self._require(parameters.get("admission"), parameters.get("code"), value["dataset"])
         begun, said = self.standing[parameters["admission"]], (parameters.get("author"), parameters.get("admitted_by"))
         require(said == (begun["author"], begun["by"]), "parameters: author, admitted_by: are not its admission's")
+        promise = begun.get("vouched")
+        require(value["learner"] == (VOUCHED if promise else OUTSIDE), "learner: is not what its admission is for")
+        one = runs == [(MECHANISM, EVENTS[promise], 1)] if promise else not reads
+        require(one, "plan: is not one run of what was vouched for, or a program reads rows that nobody vouched for")
 
     def judge_started(self, job: int) -> None:
         """Judge that the admission which a job named stands still."""

@@ -101,6 +101,11 @@ class Certificate:
         return sentences.growth_of(self.statement["predicate"])
 
     @property
+    def word(self) -> str:
+        """Say by whose word the price is, and not by proof; "" of every model but those of programs that read rows."""
+        return sentences.facts_of(self.statement["predicate"]).word
+
+    @property
     def claim(self) -> Mapping[str, Any]:
         """Return what is promised, as the statement has it: decimals as texts."""
         claim: Mapping[str, Any] = self.statement["predicate"]["claim"]

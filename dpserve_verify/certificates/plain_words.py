@@ -215,6 +215,7 @@ def _promise(certificate: Certificate) -> Section:
     return Section(
         "What is promised",
         (
+            *([f"All of this is {certificate.word}: a program read the rows."] if certificate.word else []),
             f"({epsilon:f}, {short_delta(delta)})-differential privacy. Whatever is made of this model, its chance is "
             f"at most e^{epsilon:f} = {factor(epsilon):f} times what it would have been {worlds}{but}. Figures are "
             "rounded up.",

@@ -19,7 +19,8 @@ class ReleaseKind(StrEnum):
     MODEL: numbers that the model is made of. CUT_POINTS: where numbers are cut. ORDERS: in which order the values of a
     category stand. START: whether the public model that boosting begins from is left. TUNING: the best of a random
     number of runs, whose own releases are in its price. REPORT: of one owner. SHARED_SUM: of what all owners sent.
-    EVALUATION and PROFILE: counts that a signed statement is made of.
+    EVALUATION and PROFILE: counts that a signed statement is made of. VOUCHED: a model that a program made which read
+    rows, at a price that is the word of who admitted it.
     """
 
     MODEL = "model"
@@ -31,6 +32,7 @@ class ReleaseKind(StrEnum):
     SHARED_SUM = "shared sum"
     EVALUATION = "evaluation"
     PROFILE = "profile"
+    VOUCHED = "vouched"
 
 
 OUTSIDE_COUNTS = "count rows per cell, as a learner of others asks"
@@ -44,7 +46,9 @@ OUTSIDE = (
     OUTSIDE_COUNTS, OUTSIDE_SUMS, OUTSIDE_CHOICE, OUTSIDE_TOTALS, OUTSIDE_LEAVES, OUTSIDE_LEAF_TOTALS,
     OUTSIDE_FURTHEST,
 )  # fmt: skip
+VOUCHED = "run a whole program that reads rows, at the price that its voucher declares"
 PURPOSES = {
+    VOUCHED: ReleaseKind.VOUCHED,
     **dict.fromkeys(OUTSIDE, ReleaseKind.MODEL),
     "weigh the classes in every leaf": ReleaseKind.MODEL,
     "select the class of every leaf by its rows": ReleaseKind.MODEL,

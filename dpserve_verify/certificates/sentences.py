@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
 
+from dpserve_verify.certificates import vouched
 from dpserve_verify.certificates.releases import OUTSIDE, ReleaseKind, kinds_of, weighs_classes
 from dpserve_verify.errors import CertificateInvalid, InputError
 from dpserve_verify.formats.canonical import decimal_string, parse_decimal
@@ -160,7 +161,8 @@ class Facts:
     read; `one_release`: a statement of counts, and no model; `public_rows`: whether owners were asked about coordinates
     of public rows; `queried`: whether rows came by a query, and `reasoned`: one that a steward answers for by a reason;
     `entered`: whether it says by which entry a learner of others was admitted; `versions`: of dpserve, and of OpenDP,
-    "" where it is not named: it drew noise wider than 64 bits up to version 0.1.
+    "" where it is not named: it drew noise wider than 64 bits up to version 0.1; `voucher`: by whose word a program
+    that read rows keeps its price, "" where none did.
     """
 
     plan: Plan
@@ -177,6 +179,12 @@ class Facts:
     reasoned: bool
     entered: bool
     versions: tuple[str, str]
+    voucher: str
+
+    @property
+    def word(self) -> str:
+        """Say by whose word the price is, where a program read rows. InputError as `vouched.word_of`."""
+        return vouched.word_of(self.plan, self.voucher)
 
 
 def facts_of(predicate: Mapping[str, Any]) -> Facts:
@@ -215,6 +223,7 @@ def facts_of(predicate: Mapping[str, Any]) -> Facts:
         "queries" in rows and any(query.get("reason") for query in rows["queries"] or [{"reason": "too many to list"}]),
         of_model and "admission" in predicate["public"]["hyperparameters"],
         (str(versions.get("dpserve", "")), str(versions.get("opendp", ""))),
+        str(predicate["public"]["hyperparameters"].get("admitted_by") or "") if of_model else "",
     )
 
 
@@ -251,6 +260,7 @@ def preprocessing_of(facts: Facts) -> str:
             "who wrote it (author) and who admitted it (admitted_by"
         )
         sentence += ", by the ledger's entry admission)" if facts.entered else ")"
+    sentence += vouched.PREPROCESSING.format(word=facts.word) if facts.word else ""
     if facts.queried:
         sentence += "; rows were made by a query, which stands under dataset.queries"
     if facts.profiles:
@@ -322,6 +332,9 @@ def library_of(facts: Facts) -> list[str]:
     dpserve, opendp = f"dpserve {facts.versions[0]}", f"opendp {facts.versions[1]}"
     with_opendp, libraries = bool(facts.versions[1]), []
     for release, _ in facts.plan.runs:
+        if release.mechanism == vouched.MECHANISM:
+            libraries.append(vouched.OWN)
+            continue
         wide = is_wide(release)
         if facts.trust == "local":
             libraries.append("dpserve: integer coins from the operating system, by each owner's program")
@@ -345,7 +358,8 @@ def not_covered_of(facts: Facts) -> list[str]:
             "that was public before any row was read"
         )
     query = [NOT_COVERED_OF_QUERY] if facts.reasoned else []
-    return [first, *NOT_COVERED, *query, *NOT_COVERED_MORE[facts.trust]]
+    program = [vouched.NOT_COVERED.format(word=facts.word)] if facts.word else []
+    return [first, *program, *NOT_COVERED, *query, *NOT_COVERED_MORE[facts.trust]]
 
 
 def accounting_of(facts: Facts) -> dict[str, Any]:
@@ -386,6 +400,7 @@ def derive(predicate: Mapping[str, Any]) -> dict[str, Any]:
     if not facts.one_release:
         words["preprocessing"] = preprocessing_of(facts)
         words["public.unprotected"] = _public_facts(facts)
+        words |= vouched.words_of(facts.word)
         if predicate["dataset"].get("blocks") is not None:
             words["dataset.blocks.together"] = PERSON if predicate["dataset"].get("person") is not None else TOGETHER
         if predicate["dataset"].get("person") is not None:

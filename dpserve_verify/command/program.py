@@ -122,7 +122,8 @@ def _verify_model(asked: argparse.Namespace) -> Answer:
     body = {"ok": True, **_claim(certificate), "problems": [], "unverified": others}
     body |= {"contradicted": list(certificate.contradictions), "history": history, "graph": GRAPH}
     text = f"({certificate.epsilon}, {short_delta(certificate.delta)})-differential privacy, {certificate.relation}"
-    lines = [f"verified: {certificate.model}: {text}, unit: {certificate.claim['unit']['name']}"]
+    word = f"; {certificate.word}" if certificate.word else ""
+    lines = [f"verified: {certificate.model}: {text}, unit: {certificate.claim['unit']['name']}{word}"]
     lines += [f"contradicted by its plan: {said}" for said in certificate.contradictions]
     lines += [line] if line else []
     return body, "\n".join([*lines, *(f"not vouched for: {name!r}" for name in others), GRAPH])
@@ -136,6 +137,7 @@ def _claim(certificate: Certificate) -> dict[str, Any]:
         "relation": certificate.relation,
         "reservation": certificate.reservation,
         "issued": certificate.issued,
+        **({"vouched": certificate.word} if certificate.word else {}),
     }
 
 

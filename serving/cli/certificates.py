@@ -280,13 +280,15 @@ def certificate_json(certificate: Certificate) -> dict[str, Any]:
         "relation": certificate.relation,
         "reservation": certificate.reservation,
         "issued": certificate.issued,
+        **({"vouched": certificate.word} if certificate.word else {}),
     }
 
 
 def certificate_line(certificate: Certificate) -> str:
     """Return the claim in one line."""
     claim = f"({certificate.epsilon}, {short_delta(certificate.delta)})-differential privacy"
-    return f"{claim}, {certificate.relation}, unit: {certificate.claim['unit']['name']}"
+    word = f"; {certificate.word}" if certificate.word else ""
+    return f"{claim}, {certificate.relation}, unit: {certificate.claim['unit']['name']}{word}"
 
 
 def show_page(certificate: Certificate, out: Path | None, json: bool, since: Sequence[str] = ()) -> None:

@@ -71,6 +71,7 @@ class Served:
             "epsilon": decimal_string(certificate.epsilon),
             "delta": decimal_string(certificate.delta),
             "relation": certificate.relation,
+            **({"vouched": certificate.word} if certificate.word else {}),
         }
 
     @property

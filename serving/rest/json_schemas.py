@@ -256,7 +256,8 @@ CERTIFICATE = record(
     {
         "entry": COUNT, "statement": SHA256, "model": SHA256, "epsilon": DECIMAL, "delta": DECIMAL,
         "relation": RELATION,
-    }
+    },
+    {"vouched": {**TEXT, "description": "by whose word the price is, where a program that read rows made the model"}},
 )  # fmt: skip
 FEATURE = record(
     {"name": TEXT, "type": {"enum": ["numeric", "categorical", "boolean", "date", "datetime", "time"]}},

@@ -183,6 +183,7 @@ SHOWN_ALONE = {  # pages with commands that no test runs as they stand there, an
     "remote.md": "a picture",
     "sources.md": "stores and databases of one's own: tests/training/rows/test_duck.py, make stores-test",
     "serving.md": "a bento: tests/serving/test_service.py builds one",
+    "vouched.md": "packages of others: tests/training/outside/test_vouched.py runs a program",
     "witnesses.md": "witnesses of others: tests/accountant/log/test_witness.py",
 }
 

@@ -33,6 +33,8 @@ from accountant.ledger.outside import Outside, charge
 from accountant.ledger.person_totals import change_person_total
 from accountant.ledger.withdrawal import withdraw
 from accountant.log.entries import Writer
+from dpserve_verify.certificates.releases import VOUCHED
+from dpserve_verify.certificates.vouched import MECHANISM
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.privacy.budget import Budget, Relation, nano_string
 from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
@@ -448,6 +450,19 @@ def learners_of_others(home: Home) -> None:
         ledger.start(waits, "owner:1:1", 60.0)  # which gives it back
     again = learner_admissions.admit(ledger, replace(text, report=hexes("another report"))).seq
     advance(ledger, reserve(ledger, outside(text, again)).seq, "started")
+
+
+@story
+def vouched_programs(home: Home) -> None:
+    """Programs that read rows, vouched for by epsilon and by mu for one dataset, and a job of each."""
+    ledger = home.ledger
+    ledger.register(registration("adult"))
+    for promise, event in (("epsilon", PureDp(Decimal("0.5"))), ("mu", Gaussian(Decimal(9)))):
+        named = hexes(promise), "Program", "others 1.0", hexes(f"word {promise}"), 0, WHY, ("adult",), promise
+        text = Admission(promise, *named)
+        asked = replace(outside(text, learner_admissions.admit(ledger, text).seq), learner="vouched")
+        run = Plan.of([Release(VOUCHED, MECHANISM, "declared", 10**9, event)])
+        advance(ledger, reserve(ledger, asked, run).seq, "committed")
 
 
 def outside(text: Admission, entry: int, dataset: str = "adult") -> Request:

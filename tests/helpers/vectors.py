@@ -474,6 +474,26 @@ FORGERIES = {
         "what is admitted already is admitted again, under another name",
         lambda leaves: [*leaves, ledgers.changed(leaves[first(leaves, "learner-admitted", 2)], name="other")],
     ),
+    "a-program-vouched-for-everywhere": Forgery(
+        "learners-of-others",
+        "rules",
+        "a program that reads rows is vouched for, and no dataset named",
+        lambda leaves: replaced(leaves, first(leaves, "learner-admitted"), vouched="mu", neighbours=0),
+    ),
+    "a-program-that-nobody-vouched-for": Forgery(
+        "vouched-programs",
+        "rules",
+        "a job runs a program that reads rows, and names no admission",
+        lambda leaves: again(leaves, first(leaves, "reserved"), learner="ebm", parameters={}),
+    ),
+    "a-program-priced-by-another-promise": Forgery(
+        "vouched-programs",
+        "rules",
+        "a program that keeps mu is charged as if it kept epsilon",
+        lambda leaves: again(
+            leaves, first(leaves, "reserved"), parameters=json.loads(leaves[first(leaves, "reserved", 1)])["parameters"]
+        ),
+    ),
     "withdrawn-though-named-by-a-learner": Forgery(
         "learners-of-others",
         "rules",

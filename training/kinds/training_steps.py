@@ -20,7 +20,7 @@ from training.kinds.job_steps import JobSteps, Learn
 from training.learners.job_words import TUNING
 from training.measuring.worth.evaluate import plan_following
 from training.outside import admitted
-from training.outside.sandbox import OutsideLearner
+from training.outside.vouched import OF_OTHERS, check_runs
 from training.planning.job_views import following
 from training.planning.plans import plan, request_of
 from training.requests import JobRequest
@@ -89,9 +89,9 @@ class TrainingSteps(JobSteps):
         return TUNING not in self.request.parameters
 
     def check(self) -> None:
-        """Raise where the learner of others that it names is not kept as it was admitted."""
-        if self.request.learner == OutsideLearner.name:
-            admitted.of_job(self.home, self.request.parameters)
+        """Raise where the learner of others that it names is not kept as it was admitted, or cannot run here."""
+        if self.request.learner in OF_OTHERS:
+            check_runs(admitted.of_job(self.home, self.request.parameters).source)
 
     def learner(self, schema: Schema) -> Learn:
         """Return what learns."""

@@ -5,21 +5,32 @@ its entries lie their texts here, and the reports of their checks that the issue
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from typing import Any
 
 from accountant.home import Home
 from accountant.ledger import learner_admissions
 from accountant.ledger.families.records import Why
-from accountant.ledger.learner_admissions import ADMISSION, ADMITTED_BY, AGAIN, AUTHOR, CODE, OUTSIDE, Admission
+from accountant.ledger.learner_admissions import (
+    ADMISSION,
+    ADMITTED_BY,
+    AGAIN,
+    AUTHOR,
+    CODE,
+    OUTSIDE,
+    VOUCHED,
+    Admission,
+)
 from dpserve_verify.errors import CertificateInvalid, InputError, ModelInvalid
 from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse
 from dpserve_verify.log.entry import Entry
 from dpserve_verify.system.files import PRIVATE, replace_file
 from training.outside.sources import LONGEST_TEXT
-from training.session.session import Public, Source
+from training.session.session import Public, Source, Vouch
 
 FOLDER, TEXT, REPORT = "learners", "learner.py", "{}.dsse.json"
 TYPE = "https://dpserve/learner-admission/v1"
@@ -39,9 +50,12 @@ class Admitted:
 
 
 def line_of(entry: Entry) -> dict[str, Any]:
-    """Return what a list says of an admission. `datasets`: for whose jobs alone it may run; None: for all."""
+    """Return what a list says of an admission. `datasets`: for whose jobs alone it may run; None: for all.
+    `vouched`: what it keeps by the word of who admitted it, of a program that reads rows.
+    """
     said = ("name", "digest", "class", "author", "neighbours", "by", "reason", "time")
-    return {"entry": entry.seq, **{key: entry.value[key] for key in said}, "datasets": entry.value.get("datasets")}
+    more = {"datasets": entry.value.get("datasets"), "vouched": entry.value.get("vouched")}
+    return {"entry": entry.seq, **{key: entry.value[key] for key in said}, **more}
 
 
 def listed(home: Home) -> list[dict[str, Any]]:
@@ -82,10 +96,12 @@ def keep(
         raise InputError(f"learner={name}: is not admitted, for its check refuses it ({faults:.500})")
     if len(source.text.encode()) > LONGEST_TEXT:
         raise InputError(f"learner={name}: {len(source.text.encode())} bytes; at most {LONGEST_TEXT}")
-    played = int(report["neighbours"])
-    about = Admission(name, source.digest, source.kind, source.author, "0" * 64, played, why, datasets)
+    played, promise = int(report["neighbours"]), "" if source.vouch is None else source.vouch.promise
+    about = Admission(name, source.digest, source.kind, source.author, "0" * 64, played, why, datasets, promise)
     signer = home.keys.signer("issuer")
-    body = {**about.fields(), "_type": TYPE, "report": canonical.encode(_exact(report)).decode()}
+    needs = {"modules": [*source.modules], "packages": packages_of(source.modules)}
+    more = {**needs, **({} if source.vouch is None else {"vouch": source.vouch.to_json()})}
+    body = {**about.fields(), "_type": TYPE, "report": canonical.encode(_exact(report) | more).decode()}
     envelope = dsse.sign(canonical.encode(body), signer)
     about = replace(about, report=hashlib.sha256(envelope).hexdigest())
     folder = home.path / FOLDER / source.digest
@@ -95,7 +111,7 @@ def keep(
     return read(home, learner_admissions.admit(home.ledger, about, signer.public_key.keyid))
 
 
-def resolve(home: Home, parameters: Mapping[str, Any] | None, dataset: str) -> dict[str, Any]:
+def resolve(home: Home, learner: str, parameters: Mapping[str, Any] | None, dataset: str) -> dict[str, Any]:
     """Return a job's parameters with the digest in the place of the name, who wrote the learner, who admitted it, and
     by which entry.
     """
@@ -103,20 +119,28 @@ def resolve(home: Home, parameters: Mapping[str, Any] | None, dataset: str) -> d
     if {AUTHOR, ADMITTED_BY, ADMISSION} & given.keys():
         raise InputError(f"{AUTHOR}, {ADMITTED_BY}, {ADMISSION}: follow from the admission; leave them out")
     if CODE not in given:
-        raise InputError(f"learner={OUTSIDE}: name one that is admitted: --set {CODE}=NAME; to admit one: {AGAIN}")
-    return given | learner_admissions.parameters_of(home.ledger, str(given[CODE]), dataset)
+        raise InputError(f"learner={learner}: name one that is admitted: --set {CODE}=NAME; to admit one: {AGAIN}")
+    return given | learner_admissions.parameters_of(home.ledger, learner, str(given[CODE]), dataset)
 
 
 def begin(home: Home, public: Public, learner: str, parameters: Mapping[str, Any]) -> Public:
     """Add the text of the learner that a job's parameters name to what it may know. Raises as `of_job`."""
-    return replace(public, code=of_job(home, parameters).source) if learner == OUTSIDE else public
+    return replace(public, code=of_job(home, parameters).source) if learner in (OUTSIDE, VOUCHED) else public
 
 
 def of_job(home: Home, parameters: Mapping[str, Any]) -> Admitted:
     """Read the learner that a job's parameters name, whether or not its admission stands still: that is for the ledger
-    to say. InputError where they name none, ModelInvalid as `read`.
+    to say. InputError where they name none, or a package has another version here than it was admitted with;
+    ModelInvalid as `read`.
     """
-    return read(home, learner_admissions.named_by(home.ledger, parameters))
+    found = read(home, learner_admissions.named_by(home.ledger, parameters))
+    for package, wanted in found.report.get("packages", {}).items():
+        with suppress(PackageNotFoundError):
+            if version(package) == wanted:
+                continue
+        name = found.entry.value["name"]
+        raise InputError(f"code={name}: was admitted with {package} {wanted}, which is not here; admit it anew")
+    return found
 
 
 def read(home: Home, entry: Entry) -> Admitted:
@@ -134,9 +158,24 @@ def read(home: Home, entry: Entry) -> Admitted:
         raise ModelInvalid(f"learner {value['name']}: its file is not what entry {entry.seq} admitted; {again}")
     try:
         body: Any = canonical.decode_canonical(dsse.verify(envelope, home.trust.issuer_keys(entry.seq)))
-        return Admitted(entry, source, canonical.decode_canonical(body["report"].encode()))  # type: ignore[arg-type]
+        report: Any = canonical.decode_canonical(body["report"].encode())
+        vouch = Vouch.from_json(report["vouch"] | {"promise": value["vouched"]}) if "vouched" in value else None
+        return Admitted(entry, replace(source, modules=tuple(report.get("modules", ())), vouch=vouch), report)
     except (CertificateInvalid, canonical.CanonicalError, AttributeError, KeyError, TypeError) as error:
         raise ModelInvalid(
             f"learner {value['name']}: the report that entry {entry.seq} names is not signed by a key of this home "
             f"that stands ({error}); {again}"
         ) from None
+
+
+def packages_of(modules: Iterable[str]) -> dict[str, str]:
+    """Return the version of the package that each module is of, by the package's name. InputError where it is of none,
+    or of several.
+    """
+    known, packages = packages_distributions(), dict[str, str]()
+    for module in modules:
+        names = set(known.get(module.partition(":")[0].partition(".")[0], ()))
+        if len(names) != 1:
+            raise InputError(f"module={module!r:.120}: is of no one package that is installed here")
+        packages |= {name: version(name) for name in names}
+    return packages

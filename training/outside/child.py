@@ -1,6 +1,6 @@
 """The process that somebody else's text runs in: after `seal` it can ask for nothing but bytes of its two pipes and
 memory. It has no rows, unless they are sent to it. A script that `training.outside.process` runs; it imports the
-standard library, numpy, and the modules it is told.
+standard library, numpy, and the modules it is told, of which it calls what stands behind a colon.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.util import spec_from_loader
+from operator import attrgetter
 from types import ModuleType, SimpleNamespace
 from typing import Any, BinaryIO
 
@@ -235,9 +236,12 @@ def main() -> None:
     given = json.loads(into.readline())
     try:
         for each in (*LOADED, *given["modules"]):
-            import_module(each)
+            name, _, call = each.partition(":")
+            found = import_module(name)
+            if call:
+                attrgetter(call)(found)()
         seal(given["memory"], given["seconds"])
-    except (ImportError, OSError) as error:
+    except Exception as error:
         write({"unsealed": str(error)})
         return
     write({"sealed": True})

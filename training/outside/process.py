@@ -19,6 +19,10 @@ CHILD = Path(__file__).parent / "child.py"
 LONGEST = 1 << 22  # bytes of one line
 MEMORY, PROCESSOR_SECONDS = 1 << 30, 120
 SECONDS = 600.0  # by the clock, of one run
+NO_THREADS = {  # of native libraries, which the seal would not bind: numbers' and pyarrow's
+    "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}  # fmt: skip
 
 
 class OutsideFailed(InputError):
@@ -29,15 +33,15 @@ class SealedProcess:
     """A sealed process, and the lines to and from it."""
 
     def __init__(self, modules: Sequence[str] = (), memory: int = MEMORY, seconds: int = PROCESSOR_SECONDS) -> None:
-        """Start it. `modules`: of installed packages, loaded before the seal since nothing can be opened behind it;
-        `memory` (bytes) and `seconds` of a processor: what it may take.
+        """Start it. `modules`: of installed packages, loaded before the seal since nothing can be opened behind it, and
+        what stands behind a colon called; `memory` (bytes) and `seconds` of a processor: what it may take.
         """
         self._end, self._rest = time.monotonic() + SECONDS, b""
         self._limits = {"modules": [*modules], "memory": memory, "seconds": seconds}
         self._child = subprocess.Popen(
             [sys.executable, "-I", str(CHILD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, cwd="/", close_fds=True,
-            env={"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+            env=NO_THREADS,
         )  # fmt: skip
 
     def __enter__(self) -> SealedProcess:
@@ -76,16 +80,19 @@ class SealedProcess:
         except OSError:
             raise OutsideFailed("learner: its process ended") from None
 
-    def read(self) -> dict[str, Any]:
-        """Read a line: a JSON object of at most LONGEST bytes. OutsideFailed where it is not, or none comes in time."""
+    def read(self, end: float | None = None) -> dict[str, Any]:
+        """Read a line: a JSON object of at most LONGEST bytes. OutsideFailed where it is not, or none comes in time, or
+        before `end` by the monotonic clock.
+        """
+        end = self._end if end is None else end
         assert self._child.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self._child.stdout, selectors.EVENT_READ)
             while b"\n" not in self._rest:
                 if len(self._rest) > LONGEST:
                     raise OutsideFailed(f"learner: it sent more than {LONGEST} bytes at once")
-                if not selector.select(max(0.0, self._end - time.monotonic())):
-                    raise OutsideFailed(f"learner: it did not end within {SECONDS:.0f} s")
+                if not selector.select(max(0.0, end - time.monotonic())):
+                    raise OutsideFailed("learner: it did not end in time")
                 more = os.read(self._child.stdout.fileno(), 1 << 16)
                 if not more:
                     raise OutsideFailed("learner: its process ended; it took more memory or time than it may")

@@ -43,7 +43,7 @@ class OutsideLearner:
         if source is None:
             raise InputError("learner: none was admitted for this job")
         own = {key: value for key, value in self.parameters.items() if self.source or key not in ENTERED}
-        with SealedProcess() as process:
+        with SealedProcess(source.modules) as process:
             process.send({
                 "source": source.text, "kind": source.kind, "parameters": own,
                 "public": public_facts(session.public),

@@ -27,7 +27,7 @@ from training.learners.expected import Expected, expected
 from training.learners.job_words import CHOSEN, CLOSES, chosen_to_json, window_to_json
 from training.learners.parameters import learner_of, stored
 from training.outside import admitted
-from training.outside.sandbox import OutsideLearner
+from training.outside.vouched import OF_OTHERS
 from training.planning import starts
 from training.planning.first_plan import of_part, require_learnable_size
 from training.planning.price_engine import fit_for, floor_for, known_references, offer_for, references_for
@@ -140,10 +140,10 @@ def request_of(home: Home, dataset: Dataset, asked: JobRequest) -> tuple[Request
     model = check_name("model", asked.dataset if asked.model is None else asked.model)
     target, why = _target(home, dataset, asked.target), dict[str, str]()
     name, given = (asked.learner, asked.parameters) if asked.public is None else starts.named(home, asked)
-    if name == OutsideLearner.name:
+    if name in OF_OTHERS:
         if asked.tuning is not None:
             raise InputError(f"learner={name}: learners of others are not tuned privately; leave the grid out")
-        given = admitted.resolve(home, given, asked.dataset)
+        given = admitted.resolve(home, name, given, asked.dataset)
     if name == AUTO:
         schema = schema_of(home, dataset).question(target, given)
         choice = choose(public_of(dataset, schema, budget))

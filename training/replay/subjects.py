@@ -5,7 +5,7 @@ else's, sealed; rows made up from a schema, or given.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -24,14 +24,17 @@ from training.learners import LEARNERS
 from training.learners.parameters import make_learner
 from training.outside import admitted
 from training.outside.admitted import Admitted
+from training.outside.forms import read_model
 from training.outside.sandbox import OutsideLearner
 from training.outside.sources import is_outside, source_of
+from training.outside.vouched import VouchedLearner
 from training.planning.plans import public_of
+from training.replay.neighbours import packed, pairs
 from training.replay.report import Report, check
-from training.rows.schema.schema import parse_schema, schema_of
+from training.rows.schema.schema import Schema, parse_schema, schema_of
 from training.rows.tables.data import answer_feature
 from training.rows.tables.row_files import file_batches
-from training.session.session import Public, Source
+from training.session.session import Public, Source, Vouch
 
 # What a learner is checked on where no schema is named: numbers, a category, a truth value, two classes.
 SCHEMA = b"""
@@ -129,21 +132,30 @@ def admit(
 ) -> Admitted:
     """Admit a learner of others to a home, once it is checked as `check_learner` does: the text that was checked, which
     is not read again. InputError where the check refuses it. `only`: for the jobs on these datasets alone, on whose
-    schemas alone it is checked.
+    schemas alone it is checked; so is a program that reads rows, which cannot be played on neighbours and runs twice.
     """
     named = tuple(sorted(set(datasets)))
     if only and not named:
         raise InputError("only: name the datasets for whose jobs it is admitted (--dataset)")
+    if source.vouch is not None:
+        for question, public in _questions(home, named, None):
+            try_out(source, question, public)
+        return admitted.keep(home, source, name, why, {"ok": True, "neighbours": 0}, named)
     make, trial = partial(OutsideLearner, source), Trial(neighbours=neighbours)
     report = _check_all(make, None, trial, home, named, [] if only else [_check(make, None, trial)])
     return admitted.keep(home, source, name, why, report.to_json(), named if only else ())
 
 
-def source_by(reference: str, author: str | None) -> Source:
-    """Read a learner of others, with who wrote it; None: the package, or the file's name."""
+def source_by(
+    reference: str, author: str | None, modules: tuple[str, ...] = (), vouch: Mapping[str, Any] | None = None
+) -> Source:
+    """Read a learner of others, with who wrote it; None: the package, or the file's name. `vouch`: as `Vouch.to_json`
+    makes it, of a program that reads rows.
+    """
     source = source_of(reference)
     by = Path(source.author).name if source.author.endswith((".py", "/")) else source.author
-    return replace(source, author=author or by)
+    word = None if vouch is None else Vouch.from_json(vouch)
+    return replace(source, author=author or by, modules=modules, vouch=word)
 
 
 def _check_all(
@@ -155,6 +167,18 @@ def _check_all(
     reports: list[Report],
 ) -> Report:
     """Check on the datasets' schemas, and return one report of all, `reports` among them."""
+    for question, public in _questions(home, datasets, parameters):
+        rows = max(trial.rows, 2 * public.contributions)
+        reports.append(check(make, question, public, trial.neighbours, rows))
+    for other in reports[1:]:
+        reports[0].add(other)
+    return reports[0]
+
+
+def _questions(
+    home: Home | None, datasets: Sequence[str], parameters: Mapping[str, Any] | None
+) -> Iterator[tuple[Schema, Public]]:
+    """Yield what each of these datasets may be asked about each of its targets, with the largest job that fits."""
     for name in datasets:
         assert home is not None
         dataset = home.ledger.dataset(name)
@@ -164,12 +188,20 @@ def _check_all(
         budget = dataset.families[0].budget if rest is None else Budget.of(rest["epsilon"], rest["delta"])
         for target in schema.target_names:
             question = schema.question(target, parameters)
-            public = public_of(dataset, question, budget)
-            rows = max(trial.rows, 2 * public.contributions)
-            reports.append(check(make, question, public, trial.neighbours, rows))
-    for other in reports[1:]:
-        reports[0].add(other)
-    return reports[0]
+            yield question, public_of(dataset, question, budget)
+
+
+def try_out(source: Source, question: Schema, public: Public) -> None:
+    """Run a program twice on the same made-up rows. InputError where it returns no model, or the same one twice: then
+    no noise of this run is in it.
+    """
+    public, learner = replace(public, code=source), VouchedLearner(source)
+    program, _ = learner.program(public, learner.recipe(public).unit)
+    table, _ = next(pairs(question, None, Trial.rows, public.relation, 1, 1))
+    rows = packed(question, table, public.relation)
+    first, second = (read_model(program.attempt(rows), public) for _ in range(2))
+    if first == second:
+        raise InputError("learner: it returned the same model twice on the same rows: it draws no noise of its own")
 
 
 def _check(make: Callable[[], Any], parameters: Mapping[str, Any] | None, trial: Trial) -> Report:

@@ -7,7 +7,7 @@ A learner's `learn` runs twice. On a `Rehearsal` there are no rows and no noise:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from math import sqrt
@@ -20,7 +20,7 @@ from accountant.errors import PlanMismatch
 from accountant.noise.mechanisms import ExponentialSelection, Mechanism, PermuteAndFlip
 from accountant.noise.objective import ObjectivePerturbation
 from dpserve_verify.errors import InputError
-from dpserve_verify.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.budget import Budget, Relation, parse_relation
 from dpserve_verify.privacy.events import Plan, Release
 from models.features.features import Feature
 from models.parts.answers import ClassLabel
@@ -42,15 +42,49 @@ class Start:
     terms: tuple[tuple[float, ...], ...]
 
 
+PROMISES = EPSILON, MU = "epsilon", "mu"
+MOST_SECONDS = 3600
+
+
+@dataclass(frozen=True)
+class Vouch:
+    """What is said, and not proved, of a program that reads rows: that its output keeps the price that it is handed, to
+    one row under `relation`. `promise`: "epsilon" of pure DP, or "mu" of Gaussian DP. Its result is handed on when it
+    has had so many `seconds`.
+    """
+
+    promise: str
+    relation: Relation
+    seconds: int
+
+    def __post_init__(self) -> None:
+        if self.promise not in PROMISES:
+            raise InputError(f"vouched={self.promise!r:.40}: must be one of {', '.join(PROMISES)}")
+        if not 1 <= self.seconds <= MOST_SECONDS:
+            raise InputError(f"seconds={self.seconds}: must be 1 to {MOST_SECONDS}")
+
+    def to_json(self) -> dict[str, str | int]:
+        """Return it as it is signed."""
+        return {"promise": self.promise, "relation": self.relation.value, "seconds": self.seconds}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Vouch:
+        """Read what `to_json` made. InputError where it says something else."""
+        return cls(str(body["promise"]), parse_relation(body["relation"]), int(body["seconds"]))
+
+
 @dataclass(frozen=True)
 class Source:
     """Somebody else's learner: its text, or those of a package's files as one (`training.outside.sources`), the class
-    in it, and who wrote it: a package and its version, or a path.
+    in it, and who wrote it: a package and its version, or a path. `modules`: of installed packages, loaded for it
+    before the seal. `vouch`: of a program that reads rows.
     """
 
     text: str
     kind: str
     author: str
+    modules: tuple[str, ...] = ()
+    vouch: Vouch | None = None
 
     @property
     def digest(self) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -90,8 +91,9 @@ def _show_admitted(home: Home, name: str, json: bool) -> None:
         ("admitted by", f"{body['by']}, {body['time']}, entry {body['entry']}: {body['reason']}"),
         ("for jobs on", ", ".join(body["datasets"] or ["every dataset"])),
         ("jobs", str(body["jobs"])),
-        ("check", f"{saw['releases']} releases, {saw['neighbours']} neighbours, no fault"),
-        *(("", f"{share} of the sensitivity reached: {query}") for query, share in saw["reached"].items()),
+        ("check", _check_words(saw)),
+        *(("", f"{share} of the sensitivity reached: {query}") for query, share in saw.get("reached", {}).items()),
+        *(("with", f"{package} {version}") for package, version in saw.get("packages", {}).items()),
         ("on schemas", ", ".join(each[:12] for each in saw.get("schemas", ())) or "not said"),
     ]
     show(
@@ -99,6 +101,12 @@ def _show_admitted(home: Home, name: str, json: bool) -> None:
         body | {"path": str(path)},
         f"{name}: a learner of others, for jobs with --set code={name}\n\n{align_columns(lines)}",
     )
+
+
+def _check_words(saw: Mapping[str, Any]) -> str:
+    if "vouch" in saw:
+        return f"it reads rows: that it keeps {saw['vouch']['promise']} is the word of who admitted it, and not tested"
+    return f"{saw['releases']} releases, {saw['neighbours']} neighbours, no fault"
 
 
 def check_learner(
@@ -162,6 +170,15 @@ def admit_learner(
     neighbours: Annotated[int, typer.Option(help="How many neighbours.")] = subjects.Trial.neighbours,
     dataset: CheckedOn = None,
     only: Annotated[bool, typer.Option("--only", help="Admit it for jobs on these datasets alone.")] = False,
+    module: Annotated[
+        list[str] | None,
+        typer.Option(help="A module it needs, loaded before its seal; MODULE:CALL is called. Repeatable."),
+    ] = None,
+    vouched: Annotated[
+        str | None, typer.Option(help="It reads rows, and you give your word that it keeps epsilon, or mu.")
+    ] = None,
+    relation: Annotated[str, typer.Option(help="Of --vouched: who are neighbours.")] = "add-remove",
+    seconds: Annotated[int, typer.Option(help="Of --vouched: its result is handed on after so many.")] = 60,
     json: Json = False,
 ) -> None:
     """Admit a learner of others to this home, after a check on made-up rows: then jobs may name it. By the steward.
@@ -169,18 +186,21 @@ def admit_learner(
     The admission is an entry of the ledger, with the digests of its text and of the signed report: a file that changes
     afterwards is another learner. Exit code 2 where the check refuses it; `dpserve learner check` says more.
 
+    With --vouched nothing can test the promise: it is your word, and every certificate says so. Such a program runs on
+    the datasets that are named alone.
+
     \b
     dpserve learner admit examples/naive_bayes.py:NaiveBayes --name bayes --reason "was read by two of us"
     """
     home = Home.open()
     require_access(home, "steward")
+    vouch = None if vouched is None else {"promise": vouched, "relation": relation, "seconds": seconds}
     with show_busy("recording and playing"):
-        source = subjects.source_by(name, author)
+        source = subjects.source_by(name, author, tuple(module or []), vouch)
         entered = subjects.admit(home, source, as_name, Why(this_user(), reason), neighbours, dataset or [], only)
-    saw = entered.report
     text = (
-        f"{as_name} is admitted by entry {entered.entry.seq}: {saw['releases']} releases, {saw['neighbours']} "
-        f"neighbours, no fault; by {entered.source.author}, sha256 {entered.source.digest}"
+        f"{as_name} is admitted by entry {entered.entry.seq}: {_check_words(entered.report)}; by "
+        f"{entered.source.author}, sha256 {entered.source.digest}"
     )
     show(json, entered.to_json(), text)
 
