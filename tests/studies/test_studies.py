@@ -101,7 +101,9 @@ def test_the_tables_of_a_page_are_those_of_its_fits(tables, lines, page):
 
 def test_the_tables_of_synthetic_rows_are_those_of_their_lines():
     folder = STUDIES / "statements"
-    rows = synthetic.tables(read_lines(folder / "synthetic.jsonl")).splitlines()
+    lines = list(read_lines(folder / "synthetic.jsonl"))
+    assert synthetic.beside(lines) in (folder / "synthetic.md").read_text("utf-8")
+    rows = synthetic.tables(lines).splitlines()
     assert len(rows) > 20
     assert "\n".join(rows) in (folder / "synthetic.md").read_text("utf-8")
 
