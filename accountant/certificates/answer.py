@@ -52,6 +52,10 @@ class MeasureForm(Form):
         default=None, about="of a sum: the declared range", limits=Limits(shortest=2, longest=2)
     )
     within: Real | None = form_field(default=None, about="of a sum: how far one row's number may be off")
+    calendar: Literal["date", "datetime", "time"] | None = form_field(
+        default=None, about="of a sum: of what its numbers stand for"
+    )
+    where: list[ConditionForm] | None = form_field(default=None, about="over those rows alone that meet these as well")
 
 
 class AnswerPredicate(Form):

@@ -78,6 +78,14 @@ class KeyForm(Form):
         default=None, about="of a number: the declared range", limits=Limits(shortest=2, longest=2)
     )
     values: list[Text] | None = form_field(default=None, about="the categories, in the order of their bins")
+    calendar: Literal["date", "datetime", "time"] | None = form_field(
+        default=None, about="of a number that stands for a date (days since 1970-01-01) or a time (seconds)"
+    )
+    absent: list[Literal["other", "missing"]] | None = form_field(
+        default=None,
+        about="bins that no row can be in: a target has no value but its classes",
+        limits=Limits(longest=2),
+    )
 
 
 class ColumnForm(KeyForm):

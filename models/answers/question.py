@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 from accountant.certificates.answer import ConditionForm, MeasureForm
 from dpserve_verify.errors import CertificateInvalid
-from models.features.features import NumericFeature
+from models.features.calendar import CalendarKind
+from models.features.features import CalendarFeature, NumericFeature
 from models.profile.columns import Column, column_of, labels, text_of
 
 Kind = Literal["count", "sum", "avg"]
+Sign = Literal["<", "<=", ">", ">="]
+SIGNS: Mapping[Sign, Callable[[float, float], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -32,7 +40,7 @@ class Condition:
         if isinstance(column.feature, NumericFeature):
             return cls(column, missing=missing)
         last = column.bins - 1
-        return cls(column, (last,) if missing else tuple(range(last)))
+        return cls(column, (last,) if missing else tuple(code for code in column.codes if code != last))
 
     @classmethod
     def from_form(cls, form: ConditionForm) -> Condition:
@@ -52,18 +60,44 @@ class Condition:
         codes = {} if self.codes is None else {"codes": [*self.codes]}
         return {"column": self.column.to_json(), **codes, **ends, "missing": self.missing}
 
-    def codes_in_bins(self) -> frozenset[int] | None:
-        """Return the bins of its column that hold exactly its rows; None where an end lies within a bin."""
+    def bins_met(self) -> list[int]:
+        """Return the bins of its column that can hold its rows."""
         if self.codes is not None:
-            return frozenset(self.codes)
+            return [code for code in self.column.codes if code in self.codes]
         edges: tuple[float, ...] = self.column.feature.edges  # type: ignore[union-attr]  # a number's
         if self.missing:
-            return frozenset([len(edges) + 1])
-        if not {self.above, self.upto} <= {None, *edges}:
+            return [len(edges) + 1]
+        first = 0 if self.above is None else bisect_right(edges, self.above)
+        last = len(edges) if self.upto is None else bisect_left(edges, self.upto)
+        return [*range(first, last + 1)]
+
+    def is_of_bins(self) -> bool:
+        """Tell whether the rows of its bins all meet it: no end lies within a bin."""
+        ends = {self.above, self.upto} - {None}
+        return not ends or ends <= {*self.column.feature.edges}  # type: ignore[union-attr]  # a number's
+
+    def equals(self, other: Condition | None) -> bool:
+        """Tell whether another condition on the same column admits the same rows."""
+        mine = self.codes, self.above, self.upto, self.missing
+        return other is not None and mine == (other.codes, other.above, other.upto, other.missing)
+
+    def implies(self, other: Condition) -> bool:
+        """Tell whether each row that meets it meets another condition on the same column."""
+        both = self.meet(other)
+        return both is not None and both.equals(self)
+
+    def meet(self, other: Condition) -> Condition | None:
+        """Return the condition that both hold; None where no row can meet it."""
+        if self.codes is not None and other.codes is not None:
+            codes = tuple(sorted({*self.codes} & {*other.codes}))
+            return Condition(self.column, codes) if codes else None
+        if self.missing or other.missing:
+            return self if self.missing and other.missing else None
+        above = max((end for end in (self.above, other.above) if end is not None), default=None)
+        upto = min((end for end in (self.upto, other.upto) if end is not None), default=None)
+        if above is not None and upto is not None and not above < upto:
             return None
-        first = 0 if self.above is None else edges.index(self.above) + 1
-        last = len(edges) if self.upto is None else edges.index(self.upto)
-        return frozenset(range(first, last + 1))
+        return Condition(self.column, above=above, upto=upto)
 
     @property
     def words(self) -> str:
@@ -71,36 +105,67 @@ class Condition:
         name = self.column.name
         if self.codes is not None:
             names = labels(self.column.to_json())
-            chosen, others = self.codes, [code for code in range(len(names)) if code not in self.codes]
+            chosen, others = self.codes, [code for code in self.column.codes if code not in self.codes]
             if len(others) < len(chosen):
                 return f"{name} is not {' or '.join(names[code] for code in others)}" if others else f"any {name}"
             return f"{name} is {' or '.join(names[code] for code in chosen)}"
         if self.missing or (self.above, self.upto) == (None, None):
             return f"{name} is {'' if self.missing else 'not '}missing"
-        low = "" if self.above is None else f"{self.above:.7g} < "
-        return f"{low}{name}" + ("" if self.upto is None else f" <= {self.upto:.7g}")
+        low = "" if self.above is None else f"{value_text(self.column, self.above)} < "
+        return f"{low}{name}" + ("" if self.upto is None else f" <= {value_text(self.column, self.upto)}")
+
+
+def value_text(column: Column, value: float) -> str:
+    """Return a number of a column for people: of a date as a date."""
+    return column.feature.text(value) if isinstance(column.feature, CalendarFeature) else f"{value:.7g}"
+
+
+Conditions = dict[str, Condition]
+
+
+def merge(*groups: Iterable[Condition]) -> Conditions | None:
+    """Return conditions by column, each column once; None where no row can meet all of them."""
+    merged: Conditions = {}
+    for condition in chain(*groups):
+        name = condition.column.name
+        both = condition if name not in merged else merged[name].meet(condition)
+        if both is None:
+            return None
+        merged[name] = both
+    return merged
 
 
 @dataclass(frozen=True)
 class Output:
-    """One figure of each group. `column`: that a number is counted, added up or averaged of; None: every row."""
+    """One figure of each group. `column`: that a number is counted, added up or averaged of; None: every row. `where`:
+    of rows that meet these as well. The average of no column is the share of rows that meet them.
+    """
 
     name: str
     kind: Kind
     column: Column | None = None
+    where: tuple[Condition, ...] = ()
+
+    @property
+    def calendar(self) -> CalendarKind | None:
+        """Return which kind of date or time it is, where it is one."""
+        of_date = self.kind == "avg" and self.column is not None and isinstance(self.column.feature, CalendarFeature)
+        return self.column.feature.kind if of_date else None  # type: ignore[union-attr, return-value]  # a date's
 
 
 @dataclass(frozen=True)
 class Measure:
     """What is counted in each group: rows (`column` None), rows where the column is there, or (`is_sum`) the sum of
     the number, from -1 at the low end of its range to 1 at the high end. `within`: how far one row's number may be
-    off, because it is known to its cell alone.
+    off, because it is known to its cell alone. `where`: over those rows alone that meet these as well.
     """
 
     column: str | None = None
     is_sum: bool = False
     ends: tuple[float, float] | None = None
     within: float = 0.0
+    calendar: CalendarKind | None = None
+    where: tuple[Condition, ...] = ()
 
     @classmethod
     def from_form(cls, form: MeasureForm) -> Measure:
@@ -110,24 +175,54 @@ class Measure:
             raise CertificateInvalid("measures: a sum has its range, and how near a number is known; a count has not")
         if form.is_sum and (form.column is None or ends is None or not ends[0] < ends[1]):
             raise CertificateInvalid("measures: a sum is of a column with a range")
-        return cls(form.column, form.is_sum, ends, float(form.within or 0))
+        where = tuple(map(Condition.from_form, form.where or ()))
+        return cls(form.column, form.is_sum, ends, float(form.within or 0), form.calendar, where)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a statement has it."""
         body: dict[str, Any] = {"column": self.column, "sum": self.is_sum}
         if self.ends is not None:
             body |= {"ends": [*map(text_of, self.ends)], "within": text_of(self.within)}
-        return body
+        body |= {} if self.calendar is None else {"calendar": self.calendar}
+        return body | ({"where": [condition.to_json() for condition in self.where]} if self.where else {})
+
+
+@dataclass(frozen=True)
+class Having:
+    """Which groups are shown: those of which a noisy figure, by its name, stands in this relation to a value."""
+
+    name: str
+    sign: Sign
+    value: float
+    text: str
 
 
 @dataclass(frozen=True)
 class Question:
-    """A query as it was understood. `select`: its text, in one spelling."""
+    """A query as it was understood. `select`: its text, in one spelling. What follows is done on the noisy answer:
+    `having` chooses groups, `order` sorts them, by the name of a figure or a group's column, each with whether it
+    falls, and `limit` is how many of them are shown.
+    """
 
     select: str
     by: tuple[Column, ...]
     where: tuple[Condition, ...]
     outputs: tuple[Output, ...]
+    having: tuple[Having, ...] = ()
+    order: tuple[tuple[str, bool], ...] = ()
+    limit: int | None = None
+
+    def group_codes(self) -> list[list[int]]:
+        """Return, of each column that it groups by, the bins that can hold its rows."""
+        met = {condition.column.name: condition.bins_met() for condition in self.where}
+        return [[code for code in column.codes if code in met.get(column.name, column.codes)] for column in self.by]
+
+    @property
+    def afterwards(self) -> list[str]:
+        """Return in words what is done on the noisy answer."""
+        words = [f"only groups with {each.name} {each.sign} {each.text}" for each in self.having]
+        words += [f"by {name}{', falling' if falls else ''}" for name, falls in self.order]
+        return words + ([] if self.limit is None else [f"the first {self.limit}"])
 
     def to_json(self) -> Mapping[str, Any]:
         """Return what is counted, for people and programs."""
@@ -136,4 +231,6 @@ class Question:
             "by": [column.name for column in self.by],
             "where": [condition.words for condition in self.where],
             "figures": [output.name for output in self.outputs],
+            "kinds": [output.calendar or output.kind for output in self.outputs],
+            "afterwards": self.afterwards,
         }

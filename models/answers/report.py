@@ -19,7 +19,16 @@ SUFFIXES = (".html", ".json", ".csv")
 
 def facts(body: Mapping[str, Any]) -> list[str]:
     """Return what was counted, at which price, and by which entry it stands."""
-    where = "; ".join(body["question"]["where"])
+    question = body["question"]
+    where, afterwards = "; ".join(question["where"]), "; ".join(question.get("afterwards", ()))
+    shown = (
+        [
+            f"Shown: {afterwards}. This is done on the noisy figures, at no price: noise too decides which groups are "
+            "shown, so of those chosen for a large or small figure more than 5 % lie outside of their interval."
+        ]
+        if afterwards
+        else []
+    )
     return [
         f"{body['dataset']}, {body['part']} rows{f', where {where}' if where else ''}: from noisy sums measured for "
         f"epsilon {body['epsilon']} at delta {body['delta']}, signed, and entered in the ledger as entry "
@@ -27,6 +36,7 @@ def facts(body: Mapping[str, Any]) -> list[str]:
         "Each figure is within its interval with a chance of 95 %: only the noise is left to chance. Every "
         "group that the schema names is there, with rows or without; numbers outside a declared range are taken as its "
         "nearer end.",
+        *shown,
     ]
 
 
@@ -37,10 +47,20 @@ def lines(body: Mapping[str, Any]) -> list[tuple[str, ...]]:
     for row in body["rows"]:
         words = list(row["group"])
         for name in question["figures"]:
-            value, low, high = ("-" if each is None else f"{float(each):,.5g}" for each in row[name])
+            value, low, high = map(_word, row[name])
             words += [value, f"{low} to {high}"]
         table_lines.append(tuple(words))
     return table_lines
+
+
+def _word(value: str | None) -> str:
+    """Return a figure for people; a date as it is."""
+    if value is None:
+        return "-"
+    try:
+        return f"{float(value):,.5g}"
+    except ValueError:
+        return value
 
 
 def picture(body: Mapping[str, Any]) -> str:

@@ -6,28 +6,31 @@ A closed list of syntax: whatever is not on it is refused, with what may be writ
 from __future__ import annotations
 
 import logging
+import re
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
-from typing import Any
+from math import isfinite
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from dpserve_verify.errors import InputError
-from models.answers.question import Condition, Output, Question
+from models.answers.question import Condition, Having, Kind, Output, Question, Sign, merge, value_text
+from models.features.calendar import EXAMPLES, CalendarKind, number_of
 from models.features.features import CalendarFeature, CategoricalFeature, NumericFeature
 from models.profile.columns import Column
 
 MOST_CHARACTERS, MOST_GROUPED, MOST_CONDITIONS, MOST_FIGURES = 1000, 8, 64, 32
 FORM = (
     "write: select GROUPS, count(*), count(COLUMN), sum(COLUMN), avg(COLUMN) from DATASET where CONDITION and ... "
-    "group by GROUPS"
+    "group by GROUPS having FIGURE > NUMBER order by FIGURE desc limit NUMBER"
 )
-CLAUSES = {"expressions", "from_", "from", "where", "group"}
-FIGURES: Mapping[type[exp.Expression], Any] = {exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg"}
+CLAUSES = {"expressions", "from_", "from", "where", "group", "having", "order", "limit"}
+FIGURES: Mapping[type[exp.Expression], Kind] = {exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg"}
+COMPARED: Mapping[type[exp.Expression], Sign] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+CASTS = {"DATE", "DATETIME", "TIME", "TIMESTAMP"}
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 Edges = Callable[[Column], Sequence[float]]
 """Of a number's column, the ascending ends of the public cells by which its rows are known."""
@@ -52,28 +55,39 @@ class _Reader:
     edges: Edges
 
     def question(self, tree: exp.Select, dataset: str) -> Question:
+        """Read a select. InputError where it is none of this form."""
         others = [name.rstrip("_") for name, value in tree.args.items() if value and name not in CLAUSES]
         if others:
             raise InputError(f"select: {others[0]}: cannot be answered privately here, leave it out; {FORM}")
         self._require_table(tree.args.get("from_") or tree.args.get("from"), dataset)
-        by = self._groups(tree.args.get("group"))
+        where = tree.args.get("where")
+        conditions = () if where is None else self._conditions(where.this)
+        aliases = {each.alias: each.this for each in tree.expressions if isinstance(each, exp.Alias)}
+        by = self._groups(tree.args.get("group"), tree.expressions, aliases)
         outputs: list[Output] = []
-        names = {column.name for column in by}
+        names: list[str] = []  # of each item, the group's column or the figure
         for item in tree.expressions:
             inner = item.this if isinstance(item, exp.Alias) else item
             if isinstance(inner, exp.Column):
-                if self.column(inner).name not in names:
+                names.append(self.column(inner).name)
+                if names[-1] not in {column.name for column in by}:
                     raise InputError(f"select: {inner.name}: stands outside of count, sum and avg, and not in group by")
                 continue
-            output = self._output(inner, item.alias)
-            if any(output.name == other.name for other in outputs):
+            output = self.output(inner, item.alias)
+            if any(output.name == name for name in names):
                 raise InputError(f"select: {output.name}: stands twice")
+            if merge(conditions, output.where) is None:
+                raise InputError(f"select: {output.name}: no row meets all of its conditions")
             outputs.append(output)
+            names.append(output.name)
         if not 0 < len(outputs) <= MOST_FIGURES:
             raise InputError(f"select: between 1 and {MOST_FIGURES} of count, sum and avg; {FORM}")
-        where = tree.args.get("where")
-        conditions = () if where is None else self._conditions(where.this)
-        return Question(tree.sql(comments=False), by, conditions, tuple(outputs))
+        text = tree.sql(comments=False)
+        if len(text) > MOST_CHARACTERS:
+            raise InputError(f"select: has {len(text)} characters when it is written out, of {MOST_CHARACTERS}")
+        lookup = _Lookup(self, {each.name: each for each in outputs}, by, names, aliases)
+        having, order = lookup.having(tree.args.get("having")), lookup.order(tree.args.get("order"))
+        return Question(text, by, conditions, tuple(outputs), having, order, _limit(tree.args.get("limit")))
 
     def _require_table(self, source: exp.Expression | None, dataset: str) -> None:
         table = None if source is None else source.this
@@ -97,35 +111,80 @@ class _Reader:
             raise InputError(f"select: {node.name[:80]!r}: is no column of the dataset, which has {some}")
         return self.columns[same[0]]
 
-    def _groups(self, group: exp.Expression | None) -> tuple[Column, ...]:
+    def _groups(
+        self, group: exp.Expression | None, items: Sequence[exp.Expression], aliases: Mapping[str, exp.Expression]
+    ) -> tuple[Column, ...]:
         if group is None:
             return ()
         if any(value for name, value in group.args.items() if name != "expressions"):
             raise InputError("select: group by: must name columns")
-        by = tuple(map(self.column, group.expressions))
+        by = tuple(self.column(_behind(node, items, aliases, self.columns)) for node in group.expressions)
         if len({column.name for column in by}) < len(by) or len(by) > MOST_GROUPED:
             raise InputError(f"select: group by: each column once, and at most {MOST_GROUPED}")
         return by
 
-    def _output(self, node: exp.Expression, alias: str) -> Output:
-        kind = FIGURES.get(type(node))
+    def output(self, node: exp.Expression, alias: str = "") -> Output:
+        """Read count, sum or avg, of rows that meet conditions of its own where it has `filter` or `case`."""
+        where: tuple[Condition, ...] = ()
+        inner = node
+        if isinstance(inner, exp.Filter):
+            inner, where = inner.this, self._conditions(inner.expression.this)
+        if isinstance(inner, exp.CountIf):
+            return self._named("count", None, (*where, *self._conditions(inner.this)), alias)
+        kind = FIGURES.get(type(inner))
         if kind is None:
-            hint = "; for quantiles: dpserve profile" if isinstance(node, exp.Max | exp.Min | exp.Median) else ""
+            hint = "; for quantiles: dpserve profile" if isinstance(inner, exp.Max | exp.Min | exp.Median) else ""
             raise InputError(f"select: {node.sql()[:60]!r}: must be count(*), or count, sum or avg of a column{hint}")
-        if kind == "count" and isinstance(node.this, exp.Star) and not node.expressions:
-            return Output(alias or "count", "count")
-        if node.expressions:
+        if kind == "count" and isinstance(inner.this, exp.Star) and not inner.expressions:
+            return self._named("count", None, where, alias)
+        if inner.expressions:
             raise InputError(f"select: {node.sql()[:60]!r}: of one column")
-        column = self.column(node.this)
+        if isinstance(inner.this, exp.Case | exp.If):
+            kind, column, own = self._case(inner.this, kind)
+            return self._named(kind, column, (*where, *own), alias)
+        column = self.column(inner.this)
         if kind != "count":
             self._require_number(column, kind)
-        return Output(alias or f"{kind} {column.name}", kind, column)
+        return self._named(kind, column, where, alias)
+
+    def _case(self, case: exp.Expression, kind: Kind) -> tuple[Kind, Column | None, tuple[Condition, ...]]:
+        """Read `case when CONDITION then 1 else 0 end`, or with a column in the place of 1: what is counted, added up
+        or averaged, and which rows.
+        """
+        branches, otherwise = [case], case.args.get("false")
+        if isinstance(case, exp.Case):
+            branches, otherwise = case.args["ifs"], case.args.get("default")
+        then, asked = branches[0].args["true"], branches[0].this
+        if isinstance(case, exp.Case) and case.this is not None:
+            asked = exp.EQ(this=case.this, expression=asked)
+        to_zero = isinstance(otherwise, exp.Literal) and otherwise.sql() == "0"
+        to_nothing = otherwise is None or isinstance(otherwise, exp.Null)
+        is_one = isinstance(then, exp.Literal) and then.sql() == "1"
+        column = self.column(then) if isinstance(then, exp.Column) else None
+        fits = {"count": to_nothing, "sum": to_zero or to_nothing, "avg": to_zero if is_one else to_nothing}
+        if len(branches) != 1 or not fits[kind] or not (is_one or column is not None):
+            raise InputError(
+                f"select: {case.sql()[:60]!r}: write sum(case when CONDITION then 1 else 0 end), avg of the same for a "
+                f"share, or count(*) filter (where CONDITION)"
+            )
+        if column is not None and kind != "count":
+            self._require_number(column, kind)
+        return "count" if kind == "sum" and is_one else kind, column, self._conditions(asked)
+
+    def _named(self, kind: Kind, column: Column | None, where: Sequence[Condition], alias: str) -> Output:
+        merged = merge(where)
+        if merged is None:
+            raise InputError("select: filter: no row meets all of its conditions")
+        own = _in_order(merged)
+        words = ["share" if kind == "avg" and column is None else kind, *([] if column is None else [column.name])]
+        words += [f"where {' and '.join(condition.words for condition in own)}"] if own else []
+        return Output(alias or " ".join(words), kind, column, own)
 
     def _require_number(self, column: Column, what: str) -> None:
-        feature = column.feature
-        if not isinstance(feature, NumericFeature) or isinstance(feature, CalendarFeature):
-            kind = "date" if isinstance(feature, CalendarFeature) else feature.kind
-            raise InputError(f"select: {what}: {column.name} is a {kind} column, and must be a number's")
+        feature, is_date = column.feature, isinstance(column.feature, CalendarFeature)
+        if not isinstance(feature, NumericFeature) or (is_date and what == "sum"):
+            kind, remedy = ("date", "; write avg for the mean date") if is_date else (feature.kind, "")
+            raise InputError(f"select: {what}: {column.name} is a {kind} column, and must be a number's{remedy}")
         if not column.ends[0] < column.ends[1]:
             raise InputError(f"select: {what}: {column.name} has no range in the schema")
 
@@ -139,19 +198,25 @@ class _Reader:
                 conditions.append(self._condition(node))
             if len(conditions) > MOST_CONDITIONS:
                 raise InputError(f"select: where: has more than {MOST_CONDITIONS} conditions")
-        merged: dict[str, Condition] = {}
-        for condition in conditions:
-            name = condition.column.name
-            merged[name] = _both(merged[name], condition) if name in merged else condition
-        return tuple(sorted(merged.values(), key=lambda condition: condition.column.name))
+        merged = merge(conditions)
+        if merged is None:
+            name = next(each.column.name for at, each in enumerate(conditions) if merge(conditions[: at + 1]) is None)
+            raise InputError(f"select: where: {name}: no row meets all of its conditions")
+        for condition in merged.values():
+            if not condition.bins_met():
+                raise InputError(f"select: where: {condition.column.name}: no row can be so")
+        return _in_order(merged)
 
     def _condition(self, node: exp.Expression) -> Condition:
         negated = isinstance(node, exp.Not)
         inner = node.this if negated else node
         while isinstance(inner, exp.Paren):
             inner = inner.this
-        if isinstance(inner, exp.Or):
-            raise InputError("select: where: join conditions by and; of one column's values write: COLUMN in (..)")
+        if isinstance(inner, exp.Or) and not negated:
+            one, other = self._condition(inner.this), self._condition(inner.expression)
+            if one.column != other.column or one.codes is None or other.codes is None:
+                raise InputError("select: where: join conditions by and; or joins values of one column: COLUMN in (..)")
+            return Condition(one.column, tuple(sorted({*one.codes, *other.codes})))
         if isinstance(inner, exp.Column):
             column = self.column(inner)
             return self._values(column, [exp.true()], negated)
@@ -175,25 +240,30 @@ class _Reader:
             self._require_number(column, "where")
             if negated or len(literals) != 1:
                 raise InputError(f"select: where: {column.name}: of a number write <, <=, >, >=, between, or =")
-            value = _number(column, literals[0])
-            return _both(self._bound(column, value, "above", True), self._bound(column, value, "upto", False))
+            value = number_in(column, literals[0])
+            return self._between(column, value, value)
         codes = set()
         for literal in literals:
             codes.add(_code(column, literal))
         if negated:
-            codes = set(range(column.bins - 1)) - codes  # a missing value is not unequal to anything
+            codes = {*column.codes} - {column.bins - 1} - codes  # a missing value is not unequal to anything
         if not codes:
             raise InputError(f"select: where: {column.name}: no value is left")
         return Condition(column, tuple(sorted(codes)))
 
     def _range(self, column: Column, node: exp.Expression) -> Condition:
         if isinstance(node, exp.Between):
-            low, high = (_number(column, node.args[name]) for name in ("low", "high"))
-            return _both(self._bound(column, low, "above", True), self._bound(column, high, "upto", False))
-        value = _number(column, node.expression)
+            return self._between(column, *(number_in(column, node.args[name]) for name in ("low", "high")))
+        value = number_in(column, node.expression)
         if isinstance(node, exp.GT | exp.GTE):
             return self._bound(column, value, "above", isinstance(node, exp.GTE))
         return self._bound(column, value, "upto", isinstance(node, exp.LT))
+
+    def _between(self, column: Column, low: float, high: float) -> Condition:
+        both = self._bound(column, low, "above", True).meet(self._bound(column, high, "upto", False))
+        if both is None:
+            raise InputError(f"select: where: {column.name}: no row meets all of its conditions")
+        return both
 
     def _bound(self, column: Column, value: float, end: str, before: bool) -> Condition:
         """Return the condition that a cell ends at the value, or at the next end of one beside it: `before`, so that
@@ -206,31 +276,104 @@ class _Reader:
             if (end == "above") == beyond_low:  # all are above, or below
                 return Condition(column)
             raise InputError(
-                f"select: where: {column.name}: {value:g} is beyond its declared range, {column.ends[0]:g} to "
-                f"{column.ends[1]:g}: no row would be counted"
+                f"select: where: {column.name}: {value_text(column, value)} is beyond its declared range, "
+                f"{value_text(column, column.ends[0])} to {value_text(column, column.ends[1])}: no row would be counted"
             )
         edge = float(edges[at])
         return Condition(column, above=edge) if end == "above" else Condition(column, upto=edge)
 
 
-def _both(a: Condition, b: Condition) -> Condition:
-    """Return the condition that both hold. InputError where no row can meet it."""
-    column = a.column
-    if a.codes is not None and b.codes is not None:
-        codes = tuple(sorted({*a.codes} & {*b.codes}))
-        if codes:
-            return Condition(column, codes)
-    elif not (a.missing or b.missing):
-        above = max(-inf if each.above is None else each.above for each in (a, b))
-        upto = min(inf if each.upto is None else each.upto for each in (a, b))
-        if above < upto:
-            return Condition(column, above=above if isfinite(above) else None, upto=upto if isfinite(upto) else None)
-    elif a.missing and b.missing:
-        return a
-    raise InputError(f"select: where: {column.name}: no row meets all of its conditions")
+@dataclass(frozen=True)
+class _Lookup:
+    """Reads what is done on the noisy answer, by names of figures and groups, or places in the select list."""
+
+    reader: _Reader
+    outputs: Mapping[str, Output]
+    by: Sequence[Column]
+    items: Sequence[str]
+    aliases: Mapping[str, exp.Expression]
+
+    def having(self, clause: exp.Expression | None) -> tuple[Having, ...]:
+        """Read comparisons of figures with numbers, joined by and."""
+        return () if clause is None else tuple(map(self._comparison, _joined(clause.this)))
+
+    def _comparison(self, node: exp.Expression) -> Having:
+        sign = COMPARED.get(type(node))
+        output = None if sign is None else self.outputs.get(self._name(node.this, "having"))
+        if sign is None or output is None:
+            raise InputError(f"select: having: {node.sql()[:60]!r}: must be FIGURE <, <=, > or >= a number")
+        of_date = output.calendar is not None and output.column is not None
+        value = number_in(output.column if of_date else None, node.expression, "having")
+        text = value_text(output.column, value) if of_date and output.column is not None else f"{value:.7g}"
+        return Having(output.name, sign, value, text)
+
+    def order(self, clause: exp.Expression | None) -> tuple[tuple[str, bool], ...]:
+        """Read figures or groups, each with `desc` where it falls."""
+        each = () if clause is None else clause.expressions
+        return tuple((self._name(item.this, "order by"), bool(item.args.get("desc"))) for item in each)
+
+    def _name(self, node: exp.Expression, clause: str) -> str:
+        """Return the name of the figure or the group's column that a node means."""
+        if isinstance(node, exp.Literal) and not node.is_string and node.sql().isdecimal():
+            if 1 <= (place := int(node.sql())) <= len(self.items):
+                return self.items[place - 1]
+        elif isinstance(node, exp.Column):
+            if node.name in self.outputs:
+                return node.name
+            column = self.reader.column(_behind(node, (), self.aliases, self.reader.columns))
+            if column in self.by:
+                return column.name
+        else:
+            meant = self.reader.output(node)
+            for own in self.outputs.values():
+                if (own.kind, own.column, own.where) == (meant.kind, meant.column, meant.where):
+                    return own.name
+        raise InputError(f"select: {clause}: {node.sql()[:60]!r}: must be a group, or a figure of the select list")
 
 
-def _number(column: Column, node: exp.Expression) -> float:
+def _behind(
+    node: exp.Expression,
+    items: Sequence[exp.Expression],
+    aliases: Mapping[str, exp.Expression],
+    columns: Container[str],
+) -> exp.Expression:
+    """Return what a name given by `as`, or a place in the select list, stands for; anything else as it is."""
+    if isinstance(node, exp.Literal) and not node.is_string and node.sql().isdecimal():
+        at = int(node.sql()) - 1
+        item = items[at] if 0 <= at < len(items) else node
+        return item.this if isinstance(item, exp.Alias) else item
+    return (
+        aliases[node.name]
+        if isinstance(node, exp.Column) and node.name in aliases and node.name not in columns
+        else node
+    )
+
+
+def _joined(node: exp.Expression) -> list[exp.Expression]:
+    """Return what `and` joins."""
+    if isinstance(node, exp.Paren):
+        return _joined(node.this)
+    return [*_joined(node.this), *_joined(node.expression)] if isinstance(node, exp.And) else [node]
+
+
+def _in_order(conditions: Mapping[str, Condition]) -> tuple[Condition, ...]:
+    return tuple(conditions[name] for name in sorted(conditions))
+
+
+def _limit(clause: exp.Expression | None) -> int | None:
+    if clause is None:
+        return None
+    text = clause.expression.sql() if isinstance(clause, exp.Limit) and clause.expression is not None else ""
+    if not text.isdecimal() or not int(text):
+        raise InputError("select: limit: must be a whole number from 1 on")
+    return int(text)
+
+
+def number_in(column: Column | None, node: exp.Expression, clause: str = "where") -> float:
+    """Read a number; where a column has dates or times, one of these."""
+    place = f"select: {clause}: " + ("" if column is None else f"{column.name}: ") + f"{node.sql()[:60]}: "
+    if column is not None and isinstance(column.feature, CalendarFeature):
+        return _moment(column.feature.kind, node, place)
     sign = -1.0 if isinstance(node, exp.Neg) else 1.0
     inner = node.this if isinstance(node, exp.Neg) else node
     try:
@@ -238,7 +381,27 @@ def _number(column: Column, node: exp.Expression) -> float:
             return sign * value
     except ValueError:
         pass
-    raise InputError(f"select: where: {column.name}: {node.sql()[:60]!r}: must be a number")
+    raise InputError(f"{place}must be a number")
+
+
+def _moment(kind: CalendarKind, node: exp.Expression, place: str) -> float:
+    """Read a date or a time as ISO 8601 has it, as pandas and SQL write it too: a day with the time 00:00:00, a moment
+    with only its day, nine digits of a second.
+    """
+    inner = node.this if isinstance(node, exp.Cast) and node.to.sql() in CASTS else node
+    like = f"like '{EXAMPLES[kind]}'"
+    if not isinstance(inner, exp.Literal) or not inner.is_string:
+        raise InputError(f"{place}must be a {kind} in single quotes, {like}")
+    text = re.sub(r"(:\d\d\.\d{6})0+(?=Z|[+-]|$)", r"\1", inner.this)
+    if kind == "date":
+        text = re.sub(r"[T ]00:00(:00(\.0+)?)?$", "", text)
+    elif kind == "datetime" and re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        text += "T00:00:00"
+    try:
+        return number_of(kind, text)
+    except ValueError as error:
+        why = str(error) if str(error).startswith("must be") else f"is no {kind}: {error}; write it {like}"
+        raise InputError(f"{place}{why}") from None
 
 
 def _code(column: Column, node: exp.Expression) -> int:

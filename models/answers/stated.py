@@ -12,7 +12,7 @@ from models.answers.question import Condition
 from models.answers.sql import read_question
 from models.answers.table import Released, Table, best_answer, released_by_answer, released_by_profile
 from models.features.features import BooleanFeature, NumericFeature
-from models.profile.columns import Column
+from models.profile.columns import Column, number_kind
 
 
 def table_of(stated: Stated[Any], select: str) -> Table:
@@ -41,11 +41,13 @@ def _columns(released: Sequence[Released]) -> dict[str, Column]:
     for each in released:
         for measure in each.measures:
             if measure.column is not None and measure.ends is not None:
-                columns[measure.column] = Column(NumericFeature(measure.column, ()), "feature", measure.ends)
+                columns[measure.column] = Column(
+                    number_kind(measure.calendar)(measure.column, ()), "feature", measure.ends
+                )
             elif measure.column is not None and measure.column not in columns:
                 columns[measure.column] = Column(BooleanFeature(measure.column), "feature")
     for each in released:
-        columns |= {condition.column.name: condition.column for condition in each.where}
+        columns |= {condition.column.name: condition.column for condition in _conditions(each)}
         columns |= {column.name: column for column in each.by}
     return columns
 
@@ -53,10 +55,14 @@ def _columns(released: Sequence[Released]) -> dict[str, Column]:
 def _ends(released: Sequence[Released]) -> dict[str, list[float]]:
     """Return, of each number, where its bins end, and where the statement's conditions do."""
     ends: dict[str, set[float]] = {name: set() for name in _columns(released)}
-    conditions: list[Condition] = [condition for each in released for condition in each.where]
+    conditions = [condition for each in released for condition in _conditions(each)]
     for column in [*(each.column for each in conditions), *(column for each in released for column in each.by)]:
         if isinstance(column.feature, NumericFeature):
             ends[column.name] |= {*column.feature.edges}
     for condition in conditions:
         ends[condition.column.name] |= {end for end in (condition.above, condition.upto) if end is not None}
     return {name: sorted(each) for name, each in ends.items()}
+
+
+def _conditions(released: Released) -> list[Condition]:
+    return [*released.where, *(condition for measure in released.measures for condition in measure.where)]

@@ -5,9 +5,9 @@ Every figure is a function of released numbers: docs/privacy/answers.md has the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod, sqrt
+from math import ceil, floor, prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,8 @@ from accountant.certificates.answer import Answer
 from accountant.certificates.profile import Profile
 from dpserve_verify.certificates.certificate import plan_of
 from dpserve_verify.errors import CertificateInvalid
-from models.answers.question import Condition, Measure, Output, Question
-from models.features.features import NumericFeature
+from models.answers.question import SIGNS, Condition, Conditions, Measure, Output, Question, merge
+from models.features.calendar import text_of
 from models.profile.columns import Column, column_of, labels
 from models.profile.figures import LEVEL, Noise, number, roots
 from models.profile.stated import noise_of
@@ -38,78 +38,88 @@ class Released:
 
     def answer(self, question: Question) -> Table | None:
         """Return the table of a question that follows from these cells; None where it does not."""
-        chosen = self._chosen(question)
-        if chosen is None:
-            return None
         names = [column.name for column in self.by]
-        axes = tuple(names.index(column.name) for column in question.by)
-        figures = []
+        if any(column.name not in names for column in question.by):
+            return None
+        groups = {
+            names.index(column.name): codes for column, codes in zip(question.by, question.group_codes(), strict=True)
+        }
+        figures, most = [], 0.0
         for output in question.outputs:
-            figure = self._figure(output, chosen, axes)
+            figure = self._figure(output, question, groups)
             if figure is None:
                 return None
-            figures.append(figure)
-        cells = prod(len(codes) for axis, codes in enumerate(chosen) if axis not in axes)
-        spread = self.noise.z**2 * self.noise.variance * cells
-        return Table(question, _keys(question.by, [chosen[axis] for axis in axes]), tuple(figures), spread)
+            figures.append(figure[0])
+            most = max(most, figure[1])
+        keys = _keys(question.by, [*groups.values()])
+        return Table(question, keys, tuple(figures), self.noise.z**2 * self.noise.variance * most)
 
-    def _chosen(self, question: Question) -> list[list[int]] | None:
-        """Return, of each column of the cells, the bins that the question counts. None where no cells are its own."""
-        own, asked = ({each.column.name: each for each in where} for where in (self.where, question.where))
-        if {column.name for column in question.by} - {column.name for column in self.by}:
-            return None
-        if any(asked.get(name) != condition for name, condition in own.items()):
-            return None
-        chosen = []
-        for column in self.by:
-            condition = asked.pop(column.name, None)
-            codes = range(column.bins) if condition is None else condition.codes_in_bins()
-            if codes is None and condition != own.get(column.name):
-                return None
-            chosen.append(sorted(range(column.bins) if codes is None else codes))
-        return None if asked.keys() - own.keys() else chosen
-
-    def _figure(self, output: Output, chosen: list[list[int]], axes: tuple[int, ...]) -> list[Figure] | None:
+    def _figure(self, output: Output, question: Question, groups: Groups) -> tuple[list[Figure], float] | None:
+        """Return a figure of each group, and of how many cells the largest sum in it is."""
         name = None if output.column is None else output.column.name
-        counts = self._summed(Measure(name), chosen, axes)
-        if counts is None and name is not None:  # rows where it is there, of all rows by its own bins
-            counts = self._summed(Measure(None), self._without_missing(name, chosen), axes)
+        wanted = merge(question.where, output.where)
+        is_share = name is None and output.kind == "avg"
+        counts = self._sums(name, False, merge(question.where) if is_share else wanted, groups)
+        if counts is None and output.column is not None:  # rows where it is there, of all rows by its own bins
+            there = Condition.by_missing(output.column, False)
+            counts = self._sums(None, False, merge((wanted or {}).values(), (there,)), groups)
         if counts is None:
             return None
         if output.kind == "count":
             widths = self.noise.z * np.sqrt(counts[1] * self.noise.variance)
             ends = np.maximum(0.0, np.stack([counts[0], counts[0] - widths, counts[0] + widths], axis=1))
-            return [_spell(*each) for each in ends.tolist()]
-        measure = next((each for each in self.measures if each.is_sum and each.column == name), None)
-        sums = None if measure is None else self._summed(measure, chosen, axes)
-        if measure is None or sums is None:
+            return [_spell(*each) for each in ends.tolist()], float(counts[1].max(initial=0))
+        measure = next((each for each in self.measures if each.is_sum and each.column == name), SHARE)
+        sums = self._sums(name, not is_share, wanted, groups)
+        if sums is None:
             return None
-        pairs = zip(sums[0], counts[0], counts[1], strict=True)
+        cells = np.maximum(sums[1], counts[1])
         figure = self._sum if output.kind == "sum" else self._mean
-        return [figure(measure, *each) for each in pairs]
+        rows = zip(sums[0].tolist(), counts[0].tolist(), cells.tolist(), strict=True)
+        return [figure(measure, *each) for each in rows], float(cells.max(initial=0))
 
-    def _without_missing(self, name: str, chosen: list[list[int]]) -> list[list[int]] | None:
-        names = [column.name for column in self.by]
-        if name not in names:
-            return None
-        last = self.by[names.index(name)].bins - 1
-        return [[c for c in codes if own != name or c != last] for own, codes in zip(names, chosen, strict=True)]
-
-    def _summed(
-        self, measure: Measure, chosen: list[list[int]] | None, axes: tuple[int, ...]
+    def _sums(
+        self, name: str | None, is_sum: bool, wanted: Conditions | None, groups: Groups
     ) -> tuple[Floats, Floats] | None:
-        """Return the sums of a measure by group, and how many cells went into each."""
-        places = [
-            at for at, own in enumerate(self.measures) if (own.column, own.is_sum) == (measure.column, measure.is_sum)
-        ]
-        if not places or chosen is None:
+        """Return the sums of a measure over rows that meet `wanted`, by group, and how many cells went into each: none
+        where no row of a group can meet them. None where they do not follow.
+        """
+        best: tuple[Floats, Floats] | None = None
+        for own, values in zip(self.measures, self.sums, strict=True):
+            chosen = self._chosen(wanted, own.where) if (own.column, own.is_sum) == (name, is_sum) else None
+            if chosen is None:
+                continue
+            others = tuple(axis for axis in range(len(self.by)) if axis not in groups)
+            sums = values[np.ix_(*(groups.get(axis, codes) for axis, codes in enumerate(chosen)))].sum(axis=others)
+            sums = np.transpose(sums, np.argsort(np.argsort([*groups]))) if groups else sums
+            met: NDArray[Any] = np.array(float(prod(len(chosen[axis]) for axis in others)))
+            for axis, codes in groups.items():
+                met = np.multiply.outer(met, np.isin(codes, chosen[axis]))
+            found = np.where(met > 0, sums, 0.0).reshape(-1), met.reshape(-1)
+            if best is None or found[1].max(initial=0) < best[1].max(initial=0):
+                best = found
+        return best
+
+    def _chosen(self, wanted: Conditions | None, of_measure: Sequence[Condition]) -> list[list[int]] | None:
+        """Return, of each column of the cells, the bins that hold exactly the rows that meet `wanted`, of a measure
+        with conditions of its own; None where no bins do.
+        """
+        own, axes = merge(self.where, of_measure), {column.name for column in self.by}
+        if own is None or wanted is None:
             return None
-        values = self.sums[places[0]][np.ix_(*chosen)] if chosen else self.sums[places[0]]
-        others = tuple(axis for axis in range(len(self.by)) if axis not in axes)
-        cells = float(prod(len(chosen[axis]) for axis in others))
-        order = np.argsort(np.argsort(axes)) if axes else ()
-        grouped = np.transpose(values.sum(axis=others), order).reshape(-1) if axes else values.sum().reshape(1)
-        return grouped, np.full(grouped.size, cells)
+        if any(name not in axes and not _equal(wanted.get(name), own.get(name)) for name in {*wanted, *own}):
+            return None
+        chosen = []
+        for column in self.by:
+            asked, mine = wanted.get(column.name), own.get(column.name)
+            if _equal(asked, mine):
+                codes = [*column.codes] if mine is None else mine.bins_met()
+            elif asked is None or not asked.is_of_bins() or (mine is not None and not asked.implies(mine)):
+                return None
+            else:
+                codes = asked.bins_met()
+            chosen.append([code for code in codes if code in column.codes])
+        return chosen
 
     def _sum(self, measure: Measure, total: float, count: float, cells: float) -> Figure:
         middle, half = _middle(measure)
@@ -119,16 +129,23 @@ class Released:
         return _spell(value, value - width - most, value + width + most)
 
     def _mean(self, measure: Measure, total: float, count: float, cells: float) -> Figure:
-        """Return the mean t of the numbers, by the t with (total - t count)^2 <= z^2 v (1 + t^2)."""
+        """Return the mean t of the numbers, by the t with (total - t count)^2 <= z^2 v (1 + t^2). A share is that of
+        zeros and ones, from 0 to 1.
+        """
         (middle, half), v = _middle(measure), self.noise.z**2 * cells * self.noise.variance
-        low, high = roots(count * count - v, total * count, total * total - v, (-1.0, 1.0))
-        value = None if count <= 0 else middle + half * min(1.0, max(-1.0, total / count))
+        least = -middle / half if measure is SHARE else -1.0
+        if not cells:  # no row can be in this group
+            return _spell(None, middle + half * least, middle + half)
+        low, high = roots(count * count - v, total * count, total * total - v, (least, 1.0))
+        value = None if count <= 0 else middle + half * min(1.0, max(least, total / count))
         ends = [middle + half * low - measure.within, middle + half * high + measure.within]
         if value is not None:
             ends = [min(ends[0], value), max(ends[1], value)]
-        return _spell(value, max(ends[0], middle - half), min(ends[1], middle + half))
+        return _spell(value, max(ends[0], middle + half * least), min(ends[1], middle + half))
 
 
+SHARE = Measure(None, True, (-1.0, 1.0))
+Groups = dict[int, list[int]]  # of each axis that is grouped by, in the question's order: the bins that are shown
 Figure = list[str | None]  # value, low end, high end
 
 
@@ -144,13 +161,38 @@ class Table:
     spread: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return it for programs: one record a group."""
-        names = [output.name for output in self.question.outputs]
+        """Return it for programs: one record a group, those that the question shows, in its order."""
+        outputs = self.question.outputs
         rows = [
-            {"group": keys, **dict(zip(names, figures, strict=True))}
-            for keys, figures in zip(self.keys, zip(*self.figures, strict=True), strict=True)
+            {
+                "group": self.keys[at],
+                **{each.name: _as_dates(own[at], each) for each, own in zip(outputs, self.figures, strict=True)},
+            }
+            for at in self._shown()
         ]
         return {"question": self.question.to_json(), "rows": rows}
+
+    def _shown(self) -> list[int]:
+        """Return which groups are shown, by their noisy figures alone."""
+        question, order = self.question, range(len(self.keys))
+        values = {
+            output.name: [None if each[0] is None else float(each[0]) for each in own]
+            for output, own in zip(question.outputs, self.figures, strict=True)
+        }
+        shown = [
+            at for at in order
+            if all((own := values[each.name][at]) is not None and SIGNS[each.sign](own, each.value)
+                   for each in question.having)
+        ]  # fmt: skip
+        for name, falls in reversed(question.order):
+            if name in values:
+                of_group = values[name]
+                shown.sort(key=lambda at: (of_group[at] is None, (-1 if falls else 1) * (of_group[at] or 0.0)))
+                continue
+            column = [each.name for each in question.by].index(name)
+            places = {key: place for place, key in enumerate(dict.fromkeys(key[column] for key in self.keys))}
+            shown.sort(key=lambda at: places[self.keys[at][column]], reverse=falls)
+        return shown[: question.limit]
 
 
 def released_by_answer(answer: Answer) -> Released:
@@ -206,18 +248,26 @@ def _middle(measure: Measure) -> tuple[float, float]:
 def _keys(by: Sequence[Column], chosen: Sequence[Sequence[int]]) -> list[list[str]]:
     keys: list[list[str]] = [[]]
     for column, codes in zip(by, chosen, strict=True):
-        names = bin_words(column)
+        names = labels(column.to_json())
         keys = [[*key, names[code]] for key in keys for code in codes]
     return keys
 
 
-def bin_words(column: Column) -> list[str]:
-    """Return what each bin of a column holds, in words; of a date as a date."""
-    feature = column.feature
-    if not isinstance(feature, NumericFeature):
-        return labels(column.to_json())
-    return labels({"type": "numeric", "edges": [feature.text(edge) for edge in feature.edges]})
-
-
 def _spell(value: float | None, low: float, high: float) -> Figure:
     return [None if each is None else number(each) for each in (value, low, high)]
+
+
+def _equal(asked: Condition | None, own: Condition | None) -> bool:
+    return asked is own if asked is None or own is None else asked.equals(own)
+
+
+def _as_dates(figure: Figure, output: Output) -> Figure:
+    """Return a mean of dates as dates: the ends of its interval are no nearer than they were."""
+    kind = output.calendar
+    if kind is None:
+        return figure
+    wholes: list[Callable[[float], int]] = [round, floor, ceil]
+    return [
+        None if each is None else text_of(kind, to_whole(float(each)))
+        for each, to_whole in zip(figure, wholes, strict=True)
+    ]

@@ -352,7 +352,12 @@ PROFILE = record(
      "envelope": ENVELOPE, "proof": TEXT}
 )  # fmt: skip
 PROFILES = record({"profiles": array(record(_PROFILE))})
-_QUESTION = record({"select": TEXT, "by": array(TEXT), "where": array(TEXT), "figures": array(TEXT)})
+_QUESTION = record(
+    {
+        "select": TEXT, "by": array(TEXT), "where": array(TEXT), "figures": array(TEXT), "kinds": array(TEXT),
+        "afterwards": array({**TEXT, "description": "done on the noisy answer"}),
+    },
+)  # fmt: skip
 PLANNED_ANSWER = record(
     {
         "dataset": TEXT, "part": {"enum": ["holdout", "training", "all"]}, "epsilon": DECIMAL, "delta": DECIMAL,

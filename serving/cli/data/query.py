@@ -55,6 +55,7 @@ def _show_plan(body: dict[str, Any], json: bool) -> None:
         ("price", f"epsilon {body['epsilon']}, on {body['part']} rows{known}"),
         ("groups", f"{body['groups']}" + (f", by {', '.join(question['by'])}" if question["by"] else "")),
         ("rows", " and ".join(question["where"]) or "all"),
+        *([("shown", "; ".join(question["afterwards"]) + ", by the noisy figures")] if question["afterwards"] else []),
         ("counts", f"each within {body['count_within']} rows, with a chance of 95 % ({body['noise']} noise)"),
         ("after it", left_words(body["left"], "query")),
     ]

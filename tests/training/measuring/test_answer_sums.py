@@ -17,7 +17,7 @@ from models.features.features import BooleanFeature, NumericFeature
 from models.profile.columns import Column
 from models.profile.figures import Noise
 from training.calibration.calibrate import rehearse
-from training.measuring.answers.sums import GRID, CellSums
+from training.measuring.answers.sums import GRID, Addend, CellSums
 from training.measuring.profile.counts import Profiler
 from training.rows.partitions.rows import Rows
 from training.session.session import Public, Session, sensitivity_of
@@ -27,7 +27,12 @@ EVERY = list(product(*map(range, WIDTHS)))  # every row that there can be
 SUM = np.array([-GRID, 100, GRID, 0])
 THERE = np.array([GRID, GRID, GRID, 0])
 MET = ((1, np.array([True, True, False])),)
-MEASURES = [(None,), ((2, THERE),), ((2, THERE), (2, SUM)), (None, (2, THERE), (2, SUM))]
+OWN = ((1, np.array([True, False, True])),)  # a condition of one figure alone
+ROWS, COUNT, TOTAL = Addend(), Addend((2, THERE)), Addend((2, SUM))
+MEASURES = [
+    (ROWS,), (COUNT,), (COUNT, TOTAL), (ROWS, COUNT, TOTAL), (ROWS, Addend(None, OWN)),
+    (COUNT, TOTAL, Addend((2, THERE), OWN), Addend((2, SUM), OWN)),
+]  # fmt: skip
 
 
 def table(rows) -> Rows:
@@ -66,7 +71,7 @@ def test_a_row_moves_the_sums_by_what_is_charged(relation, measures, norm):
 
 def test_a_sum_without_a_count_of_its_own_would_move_further():
     """Why `measures_of` puts one beside each: within one cell a sum alone moves by two."""
-    query = query_of(((2, SUM),), "l2")
+    query = query_of((TOTAL,), "l2")
     moved = np.linalg.norm(query(table([(0, 0, 0)])) - query(table([(0, 0, 2)])))
     assert moved == 2 * GRID > query.sensitivity(Relation.REPLACE_ONE)
 
@@ -74,12 +79,15 @@ def test_a_sum_without_a_count_of_its_own_would_move_further():
 def test_sums_are_those_of_a_plain_loop():
     random = np.random.default_rng(0)
     rows = [EVERY[each] for each in random.integers(0, len(EVERY), 500)]
-    found = query_of(MEASURES[-1], "l1")(table(rows)).reshape(3, 2)
+    found = query_of(MEASURES[3], "l1")(table(rows)).reshape(3, 2)
+    with_own = query_of(MEASURES[-1], "l1")(table(rows)).reshape(4, 2)
     for group in (0, 1):
         met = [row for row in rows if row[0] == group and row[1] < 2]
         assert found[:, group].tolist() == [
             GRID * len(met), sum(int(THERE[row[2]]) for row in met), sum(int(SUM[row[2]]) for row in met)
         ]  # fmt: skip
+        own = [row for row in met if row[1] == 0]
+        assert with_own[:, group].tolist()[2:] == [sum(int(w[row[2]]) for row in own) for w in (THERE, SUM)]
 
 
 @pytest.mark.statistical
@@ -91,7 +99,7 @@ def test_the_black_box_keeps_its_promise_and_a_factor_of_two_is_caught(contribut
     from scipy.stats import beta
 
     count, budget = 2500, Budget.of("1", "0.01")
-    about, measures = public(contributions=contributions, budget=budget), MEASURES[-1]
+    about, measures = public(contributions=contributions, budget=budget), MEASURES[3]
     profiler = Profiler(query_of(measures, "l2", ()))
     unit = profiler.recipe(about).unit
     plan = rehearse(profiler, about, unit)
@@ -128,10 +136,16 @@ def test_intervals_hold_the_truth_as_often_as_they_say(laplace):
         "g": Column(BooleanFeature("g"), "feature"),
         "x": Column(NumericFeature("x", (2.0,)), "feature", (0.0, 10.0)),
     }
-    question = read_question("select g, count(*), sum(x), avg(x) from t group by g", "t", columns, lambda column: ())
-    truth = np.array([[400.0, 90, 30], [400, 90, 30], [100, -50, 10]])  # rows, rows with x, the sum of x from -1 to 1
-    measures = (Measure(), Measure("x"), Measure("x", True, (0.0, 10.0), 0.0))
+    question = read_question(
+        "select g, count(*), sum(x), avg(x), avg(case when h then 1 else 0 end) s from t group by g", "t",
+        columns | {"h": Column(BooleanFeature("h"), "feature")}, lambda column: (),
+    )  # fmt: skip
+    # rows, rows with x, the sum of x from -1 to 1, rows where h is true
+    truth = np.array([[400.0, 90, 30], [400, 90, 30], [100, -50, 10], [120, 85, 12]])
+    own = question.outputs[-1].where
+    measures = (Measure(), Measure("x"), Measure("x", True, (0.0, 10.0), 0.0), Measure(where=own))
     exact = {"count": truth[0], "sum x": 5 * truth[2] + 5 * truth[1], "avg x": 5 + 5 * truth[2] / truth[1]}
+    exact["s"] = truth[3] / truth[0]
     noise = Noise(36.0, laplace)
 
     def share_held(variance):
@@ -139,7 +153,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(laplace):
         for _ in range(2000):
             spread = np.sqrt(variance)
             drawn_noise = (
-                random.laplace(0, spread / np.sqrt(2), (3, 3)) if laplace else random.normal(0, spread, (3, 3))
+                random.laplace(0, spread / np.sqrt(2), (4, 3)) if laplace else random.normal(0, spread, (4, 3))
             )
             rows = (
                 Released((columns["g"],), (), measures, truth + drawn_noise, noise).answer(question).to_json()["rows"]

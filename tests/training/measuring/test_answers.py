@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from datetime import date, timedelta
 from decimal import Decimal
 
 import ledgers
+import numpy as np
 import pytest
 from counted import make_home, spent
 
@@ -18,9 +20,11 @@ from accountant.ledger.families.records import HOLDOUT
 from dpserve_verify.errors import CertificateInvalid, InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.answers import report
 from models.answers.stated import check_table, table_of
 from models.answers.table import released_by_answer
+from training.datasets.datasets import register
 from training.jobs import job
 from training.measuring.answers import answers
 from training.requests import ProfileRequest, QueryRequest
@@ -184,3 +188,39 @@ def test_what_cannot_be_answered_is_refused_before_it_costs(home):
 def test_the_published_schema_is_the_form():
     published = json.loads((ledgers.ROOT / "docs" / "answer.schema.json").read_text())
     assert published == ANSWER.json_schema()  # python -m accountant.certificates.answer > docs/answer.schema.json
+
+
+def test_dates_are_compared_averaged_and_grouped(home, tmp_path):
+    """As pandas writes them; a mean is a date with dates about it, wider by half a bin."""
+    days = np.random.default_rng(5).integers(0, 18262, 3000)  # 1970-01-01 .. 2019-12-31
+    texts = [f"{date(1970, 1, 1) + timedelta(int(day))},{'yes' if day > 9000 else 'no'}" for day in days]
+    (tmp_path / "people.csv").write_text("\n".join(["born,sick", *texts]))
+    (tmp_path / "people.yaml").write_text(
+        "target: {name: sick, classes: ['no', 'yes']}\nrecords: 3000\nformat: {dates: [YYYY-MM-DD]}\n"
+        "features: {born: {type: date, range: [1970-01-01, 2019-12-31], bins: 50}}\n"
+    )
+    files = tmp_path / "people.csv", tmp_path / "people.yaml"
+    register(home, "people", *files, Budget.of("4", "0.00001"), Relation.ADD_REMOVE, "record")
+    select = (
+        "select sick, count(*), avg(born), avg(case when born < '1980-01-01 00:00:00' then 1 else 0 end) share "
+        "from people where born >= date '1975-01-01' group by sick having avg(born) > '1971-01-01' order by avg(born)"
+    )
+    number, table = ask(home, select, "3", "people")
+    stated = answers.answer_of(home, number)[2]
+    check_table(stated, select, table)  # the statement alone says that these are dates
+    assert [row["group"] for row in table] == [["no"], ["yes"]]
+    (condition,) = answers.answer_of(home, number)[3]["question"]["where"]
+    first = (date.fromisoformat(condition.split()[0]) - date(1970, 1, 1)).days  # where the bins end
+    assert 1400 < first < 1826
+    for row, own in zip(table, (days[(days > first) & (days <= 9000)], days[days > 9000]), strict=True):
+        value, low, high = ((date.fromisoformat(each) - date(1970, 1, 1)).days for each in row["avg born"])
+        assert low < own.mean() < high
+        assert 100 < high - value < 600
+        assert abs(value - own.mean()) < 60
+    assert float(table[0]["share"][1]) > 0.15 > float(table[1]["share"][1]) == 0
+    text = "\n".join("  ".join(line) for line in report.lines(answers.answer_of(home, number)[3]))
+    assert table[0]["avg born"][0] in text
+    with pytest.raises(
+        InputError, match="born: '2021-02-30': is no date: day is out of range for month; write it like"
+    ):
+        ask(home, "select count(*) from people where born < '2021-02-30'", "1", "people")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from models.profile.figures import LEVEL, number
 from models.profile.stated import noise_of
 from training.learners.job_words import window_to_json
 from training.measuring.answers.cells import TableCells
-from training.measuring.answers.sums import GRID, adder_of, measures_of, query_of
+from training.measuring.answers.sums import GRID, adder_of, layout_of, measures_of, query_of
 from training.measuring.profile.profile import MOST_CELLS, MOST_NOISE, cheapest, open_account, require_admitted
 from training.measuring.worth.evaluate import Planned, part_of
 from training.planning.plans import public_of
@@ -106,7 +107,7 @@ def plan(home: Home, asked: QueryRequest, by: str | None = None) -> PlannedAnswe
         require_admitted(dataset, request, recipe, makes, public)
     kind = "laplace" if noise.laplace else "gaussian"
     seq, table = known or (None, None)
-    groups = query.size // len(query.measures)
+    groups = prod(map(len, question.group_codes()))
     return PlannedAnswer(request, recipe, dataset, seq, question, kind, within, groups, table)
 
 
@@ -192,12 +193,13 @@ def answer_to_json(seq: int, stated: Stated[Any], table: Table) -> dict[str, Any
 
 def released_fields(question: Question, schema: Schema, counts: list[int], spent: Plan) -> dict[str, Any]:
     """Return what a statement says of these counts."""
-    cells = TableCells(schema)
+    measures = measures_of(question, TableCells(schema))
+    by, where = layout_of(question, len(measures))
     return {
         "select": question.select,
-        "by": [column.to_json() for column in question.by],
-        "where": [condition.to_json() for condition in question.where],
-        "measures": [measure.to_json() for measure in measures_of(question, cells)],
+        "by": [column.to_json() for column in by],
+        "where": [condition.to_json() for condition in where],
+        "measures": [measure.to_json() for measure in measures],
         "grid": GRID,
         "variance": number(noise_of(spent, GRID).variance),
         "counts": counts,

@@ -26,7 +26,7 @@ from dpserve_verify.privacy.budget import Budget
 from dpserve_verify.privacy.events import Plan
 from models.profile.chosen import MOST_CELLS as MOST_PAIR_COUNTS
 from models.profile.chosen import MOST_COLUMNS, fineness_of
-from models.profile.columns import Column
+from models.profile.columns import Bin, Column
 from models.profile.stated import Pairs, figures, noise_of, pair_noise_of
 from training.learners.boosting.defaults import strength
 from training.learners.job_words import window_to_json
@@ -165,8 +165,13 @@ def columns_of(schema: Schema) -> list[Column]:
         Column(column, "target" if column.name in targets else "feature", schema.ends.get(column.name, (0.0, 0.0)))
         for column in schema.features
     ]
-    targets_only = [column for column in schema.targets if column.name not in features]
-    return columns + [Column(answer_feature(column), "target", column.range or (0.0, 0.0)) for column in targets_only]
+    for target in schema.targets:
+        if target.name not in features:
+            other: list[Bin] = ["other"] if target.range is None else []
+            missing: list[Bin] = [] if target.leave_out else ["missing"]
+            absent = (*other, *missing)
+            columns.append(Column(answer_feature(target), "target", target.range or (0.0, 0.0), absent))
+    return columns
 
 
 def profiler_of(schema: Schema, parameters: Mapping[str, Any]) -> tuple[Profiler | ChoosingProfiler, list[Column]]:
