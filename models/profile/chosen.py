@@ -84,9 +84,10 @@ def _cells(column: Column, counts: Integers, fineness: int) -> NDArray[np.intp]:
             below += weight
         joined = np.unique(cells, return_inverse=True)[1]
         return np.append(joined, joined.max() + 1).astype(np.intp)
-    found = np.full(bins, fineness - 1)
-    found[np.sort(np.argsort(-counts, kind="stable")[: fineness - 1])] = np.arange(fineness - 1)
-    return found
+    frequent = np.sort(np.argsort(-counts, kind="stable")[: fineness - 1])
+    places = np.full(bins, fineness - 1)
+    places[frequent] = np.arange(fineness - 1)
+    return places
 
 
 def heaviest_tree(columns: int, around: int, scores: Sequence[int], parents: int) -> Places:

@@ -120,10 +120,10 @@ def labels(column: Mapping[str, Any]) -> list[str]:
 
 def cell_labels(column: Mapping[str, Any], cells: Sequence[int]) -> list[str]:
     """Return what each cell of a column's pairs is of: its bins, the first and the last of many."""
-    found: dict[int, list[str]] = {}
+    names: dict[int, list[str]] = {}
     for name, cell in zip(labels(column), cells, strict=True):
-        found.setdefault(cell, []).append(name)
-    return [", ".join(own) if len(own) < 4 else f"{own[0]} .. {own[-1]}" for _, own in sorted(found.items())]
+        names.setdefault(cell, []).append(name)
+    return [", ".join(own) if len(own) < 4 else f"{own[0]} .. {own[-1]}" for _, own in sorted(names.items())]
 
 
 def text_of(number: float) -> str:

@@ -24,7 +24,7 @@ from models.profile.columns import Column
 Floats = NDArray[np.float64]
 LEVEL = "0.95"
 LEVELS = ("0.05", "0.25", "0.5", "0.75", "0.95")  # of the quantiles
-Told = tuple[float | None, float, float]  # value, low, high
+Figure = tuple[float | None, float, float]  # value, low, high
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Records:
         total = float(sum(weight * own.sum() for weight, own in zip(weights, counts, strict=True)))
         return cls(total, noise.variance / float(shares.sum()), tuple(weights.tolist()))
 
-    def told(self, noise: Noise) -> Told:
+    def figure(self, noise: Noise) -> Figure:
         """Return the number of rows with its interval."""
         width = noise.z * sqrt(self.variance)
         return max(0.0, self.count), max(0.0, self.count - width), max(0.0, self.count + width)
@@ -100,37 +100,37 @@ def table(
     number of rows, where it is public.
     """
     records = Records.of(columns, counts, noise, known)
-    told = []
+    bodies = []
     for column, own, weight in zip(columns, counts, records.weights, strict=True):
         shares = [share(float(count), weight, records, noise) for count in own]
-        body = column.to_json() | {"counts": _whole(own, grid), "missing": _spelt(shares[-1])}
+        body = column.to_json() | {"counts": _whole(own, grid), "missing": _texts(shares[-1])}
         if isinstance(column.feature, NumericFeature):
-            body["mean"] = _spelt(mean(column, own[:-1], noise))
-            body["quantiles"] = [_spelt(quantile(column, own[:-1], float(level), noise)) for level in LEVELS]
+            body["mean"] = _texts(mean(column, own[:-1], noise))
+            body["quantiles"] = [_texts(quantile(column, own[:-1], float(level), noise)) for level in LEVELS]
         else:
-            body["shares"] = [_spelt(each) for each in shares[:-1]]
-        told.append(body)
+            body["shares"] = [_texts(each) for each in shares[:-1]]
+        bodies.append(body)
     return {
-        "columns": told,
+        "columns": bodies,
         "pairs": [{"columns": [*names], "counts": _whole(own, grid)} for names, own in pairs.items()],
-        "records": _spelt(records.told(noise)),
+        "records": _texts(records.figure(noise)),
         "variance": number(noise.variance),
         "level": LEVEL,
         "levels": [*LEVELS],
     }
 
 
-def share(count: float, weight: float, records: Records, noise: Noise) -> Told:
+def share(count: float, weight: float, records: Records, noise: Noise) -> Figure:
     """count / records: the t with (count - t n)^2 <= z^2 Var(count - t n)."""
     n, z2, v = records.count, noise.z**2, noise.variance
     value = min(max(count / n, 0.0), 1.0) if n > 0 else None
     low, high = roots(
         n * n - z2 * records.variance, count * n - z2 * v * weight, count * count - z2 * v, (0.0, 1.0)
     )  # fmt: skip
-    return _told(value, low, high) if n > 0 else (None, 0.0, 1.0)
+    return _widened(value, low, high) if n > 0 else (None, 0.0, 1.0)
 
 
-def mean(column: Column, counts: Floats, noise: Noise) -> Told:
+def mean(column: Column, counts: Floats, noise: Noise) -> Figure:
     """Estimate the mean of the numbers, clipped to the column's ends: it is between the means of the lowest and of the
     highest values of their bins.
     """
@@ -142,7 +142,7 @@ def mean(column: Column, counts: Floats, noise: Noise) -> Told:
         return None, low, high
     zv = noise.z**2 * noise.variance
     sums = [(float(values @ counts), values) for values in ends]
-    found = [
+    ends_of_means = [
         roots(
             total**2 - zv * len(counts),
             own * total - zv * float(values.sum()),
@@ -153,10 +153,10 @@ def mean(column: Column, counts: Floats, noise: Noise) -> Told:
     ]
     middle = float((ends[0] + ends[1]) / 2 @ counts) / total
     value = min(max(middle, 0.0), 1.0)
-    return _told(low + width * value, low + width * found[0][0], low + width * found[1][1])
+    return _widened(low + width * value, low + width * ends_of_means[0][0], low + width * ends_of_means[1][1])
 
 
-def quantile(column: Column, counts: Floats, level: float, noise: Noise) -> Told:
+def quantile(column: Column, counts: Floats, level: float, noise: Noise) -> Figure:
     """Return the smallest number that at least a share `level` of the numbers is not above.
 
     It lies in the first bin up to which at least so many are counted: bins whose two sides are not refused, one at a
@@ -177,7 +177,7 @@ def quantile(column: Column, counts: Floats, level: float, noise: Noise) -> Told
     step = rising[at + 1] - rising[at]
     part = (level * total - rising[at]) / step if step > 0 else 0.0
     value = float(low[at] + (high[at] - low[at]) * part)
-    return _told(value, float(low[kept[0]]), float(high[kept[-1]]))
+    return _widened(value, float(low[kept[0]]), float(high[kept[-1]]))
 
 
 def roots(square: float, half: float, rest: float, ends: tuple[float, float]) -> tuple[float, float]:
@@ -189,7 +189,7 @@ def roots(square: float, half: float, rest: float, ends: tuple[float, float]) ->
     return min(max(low, ends[0]), ends[1]), min(max(high, ends[0]), ends[1])
 
 
-def _told(value: float | None, low: float, high: float) -> Told:
+def _widened(value: float | None, low: float, high: float) -> Figure:
     """Widen the interval, where it must be, so that the value lies in it."""
     return (None, low, high) if value is None else (value, min(low, value), max(high, value))
 
@@ -198,8 +198,8 @@ def _whole(counts: Floats, grid: int) -> list[int]:
     return [int(each) for each in np.rint(counts * grid)]
 
 
-def _spelt(told: Told) -> list[str | None]:
-    return [None if each is None else number(each) for each in told]
+def _texts(figure: Figure) -> list[str | None]:
+    return [None if each is None else number(each) for each in figure]
 
 
 def number(value: float) -> str:

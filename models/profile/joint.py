@@ -93,11 +93,11 @@ def _sums(counts: Counts) -> list[Floats]:
             seen[column].append((table.sum(axis), np.full(table.shape[1 - axis], paired * table.shape[axis])))
     weights = [1 / float(parts[0][1].sum()) for parts in seen]
     rows = max(sum(w * float(parts[0][0].sum()) for w, parts in zip(weights, seen, strict=True)) / sum(weights), 1.0)
-    found = []
+    sums = []
     for parts in seen:
         mean = sum(value / spread for value, spread in parts) / sum(1 / spread for _, spread in parts)
-        found.append(_not_negative(np.asarray(mean), rows))
-    return found
+        sums.append(_not_negative(np.asarray(mean), rows))
+    return sums
 
 
 def _order(counts: Counts) -> list[tuple[tuple[int, ...], int]]:
@@ -144,11 +144,11 @@ def _not_negative(counts: Floats, total: float) -> Floats:
 def _fitted(table: Floats, rows: Floats, columns: Floats) -> Floats:
     """Return the pair's counts, none negative, with the sums of its two columns."""
     total = float(rows.sum())
-    found = _not_negative(table, total) + FAINT * np.outer(rows, columns) / total
+    law = _not_negative(table, total) + FAINT * np.outer(rows, columns) / total
     for _ in range(SWEEPS):
-        found = found * _ratio(rows, found.sum(1))[:, None]
-        found = found * _ratio(columns, found.sum(0))
-    return found
+        law = law * _ratio(rows, law.sum(1))[:, None]
+        law = law * _ratio(columns, law.sum(0))
+    return law
 
 
 def _joined(given: Floats, tables: Sequence[Floats]) -> Floats:
@@ -156,23 +156,21 @@ def _joined(given: Floats, tables: Sequence[Floats]) -> Floats:
     of a parent and the child. These may contradict one another by their noise: all are fitted at once, a part of the
     way each, so that what no law has is between them; in turns the last one would have its way alone.
     """
-    found, child = (
-        np.broadcast_to(given[..., None] / tables[0].shape[1], (*given.shape, tables[0].shape[1])),
-        given.ndim,
-    )
+    child = given.ndim
+    law = np.repeat(given[..., None], tables[0].shape[1], child)
     wanted: list[tuple[Floats, tuple[int, ...]]] = [(given[..., None], (child,))]
     for at, table in enumerate(tables):
         others = tuple(each for each in range(child) if each != at)
         wanted.append((np.expand_dims(table, others), others))
     for _ in range(SWEEPS):
-        steps = [_ratio(own, found.sum(axes, keepdims=True)) ** (1 / len(wanted)) for own, axes in wanted]
+        steps = [_ratio(own, law.sum(axes, keepdims=True)) ** (1 / len(wanted)) for own, axes in wanted]
         for step in steps:
-            found = found * step
-    return np.asarray(found * _ratio(wanted[0][0], found.sum(child, keepdims=True)))
+            law = law * step
+    return np.asarray(law * _ratio(wanted[0][0], law.sum(child, keepdims=True)))
 
 
-def _ratio(wanted: Floats, found: Floats) -> Floats:
-    return np.divide(wanted, found, out=np.zeros_like(wanted), where=found > 0)
+def _ratio(wanted: Floats, sums: Floats) -> Floats:
+    return np.divide(wanted, sums, out=np.zeros_like(wanted), where=sums > 0)
 
 
 def draw(joint: Joint, rows: int, uniform: Uniform) -> list[NDArray[np.intp]]:
@@ -206,6 +204,6 @@ def _spread(table: Floats, keys: NDArray[np.intp], uniform: Uniform, name: str) 
     place = (rank + start[keys[order]]) / count[keys[order]]
     flat = (np.arange(len(table))[:, None] + upto).ravel()
     at = np.searchsorted(flat, keys[order] + place, side="right") - keys[order] * table.shape[1]
-    found = np.empty(keys.size, np.intp)
-    found[order] = np.clip(at, 0, table.shape[1] - 1)
-    return found
+    values = np.empty(keys.size, np.intp)
+    values[order] = np.clip(at, 0, table.shape[1] - 1)
+    return values

@@ -54,12 +54,12 @@ def _chosen(body: Mapping[str, Any]) -> str:
 
 def lines(column: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Return the figures of a column: what, value, interval."""
-    found = [("missing", *_share(column["missing"]))]
+    rows = [("missing", *_share(column["missing"]))]
     if column["type"] == "numeric":
-        found.append(("mean", *_number(column["mean"])))
-        told = zip(("5 %", "25 %", "median", "75 %", "95 %"), column["quantiles"], strict=True)
-        return found + [(name, *_number(each)) for name, each in told]
-    return found + [(name, *_share(each)) for name, each in zip(labels(column), column["shares"], strict=False)]
+        rows.append(("mean", *_number(column["mean"])))
+        figure = zip(("5 %", "25 %", "median", "75 %", "95 %"), column["quantiles"], strict=True)
+        return rows + [(name, *_number(each)) for name, each in figure]
+    return rows + [(name, *_share(each)) for name, each in zip(labels(column), column["shares"], strict=False)]
 
 
 def summary(column: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -105,7 +105,7 @@ def pair_figures(body: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _html(body: Mapping[str, Any]) -> str:
-    told = "".join(paragraph(fact) for fact in facts(body))
+    figure = "".join(paragraph(fact) for fact in facts(body))
     drawn = []
     for column, picture in figures(body):
         head = f"<figcaption><b>{escape(column['name'])}</b> {column['type']}, {column['role']}</figcaption>"
@@ -116,7 +116,7 @@ def _html(body: Mapping[str, Any]) -> str:
         )
     for words, picture in pair_figures(body):
         drawn.append(f"<figure><figcaption><b>{escape(words)}</b></figcaption>{picture}</figure>")
-    return page(f"How the rows of {body['dataset']} are spread", f"<style>{STYLE}</style>{told}{grid(drawn)}")
+    return page(f"How the rows of {body['dataset']} are spread", f"<style>{STYLE}</style>{figure}{grid(drawn)}")
 
 
 HEAD = ("bin", "rows")
@@ -130,24 +130,24 @@ def _csv(body: Mapping[str, Any]) -> str:
         writer.writerow((column["name"], "missing", *_cells(column["missing"])))
         if column["type"] == "numeric":
             writer.writerow((column["name"], "mean", *_cells(column["mean"])))
-            told: Sequence[tuple[str, Any]] = [
+            figure: Sequence[tuple[str, Any]] = [
                 (f"quantile {level}", each) for level, each in zip(body["levels"], column["quantiles"], strict=True)
             ]
         else:
-            told = [(f"share of {name}", each) for name, each in zip(labels(column), column["shares"], strict=False)]
-        writer.writerows((column["name"], name, *_cells(each)) for name, each in told)
+            figure = [(f"share of {name}", each) for name, each in zip(labels(column), column["shares"], strict=False)]
+        writer.writerows((column["name"], name, *_cells(each)) for name, each in figure)
     return text.getvalue()
 
 
-def _cells(told: Sequence[str | None]) -> list[str]:
-    return [each or "" for each in told]
+def _cells(figure: Sequence[str | None]) -> list[str]:
+    return [each or "" for each in figure]
 
 
-def _share(told: Sequence[str | None]) -> tuple[str, str]:
-    value, low, high = ("not told" if each is None else f"{100 * float(each):.1f} %" for each in told)
+def _share(figure: Sequence[str | None]) -> tuple[str, str]:
+    value, low, high = ("not figure" if each is None else f"{100 * float(each):.1f} %" for each in figure)
     return value, f"{low} to {high}"
 
 
-def _number(told: Sequence[str | None]) -> tuple[str, str]:
-    value, low, high = ("not told" if each is None else f"{float(each):,.5g}" for each in told)
+def _number(figure: Sequence[str | None]) -> tuple[str, str]:
+    value, low, high = ("not figure" if each is None else f"{float(each):,.5g}" for each in figure)
     return value, f"{low} to {high}"

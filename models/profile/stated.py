@@ -71,7 +71,7 @@ def chosen_figures(
     own, ends = np.array(counts, np.int64), np.cumsum([sum(widths), len(scored_pairs(len(columns), at))])
     first, scores, last = np.split(own, ends)
     choice = choose(columns, np.split(first, np.cumsum(widths)[:-1]), scores.tolist(), at, fineness, parents)
-    found = figures(columns, (), first.tolist(), noise_of(plan, grid), known, grid)
+    alone = figures(columns, (), first.tolist(), noise_of(plan, grid), known, grid)
     sizes = [choice.widths[a] * choice.widths[b] for a, b in choice.pairs]
     if len(scores) != ends[1] - ends[0] or sum(sizes) != len(last):
         raise ValueError("counts")
@@ -83,7 +83,7 @@ def chosen_figures(
         "cells": [each.tolist() for each in choice.cells],
         "variance": number(pair_noise_of(plan, grid).variance),
     }
-    return {**found, "pairs": named, "chosen": chosen}
+    return {**alone, "pairs": named, "chosen": chosen}
 
 
 def check(profile: Profile) -> None:

@@ -32,13 +32,13 @@ class Synthetic:
 
     def summary(self) -> dict[str, Any]:
         """Return the mean distance of columns and of pairs, beside what the noise alone would come to."""
-        found: dict[str, Any] = {}
+        means: dict[str, Any] = {}
         for name, size in (("columns", 1), ("pairs", 2)):
             lines = [line for line in self.quality if len(line["columns"]) == size]
             if lines:
-                means = [sum(line[key] for line in lines) / len(lines) for key in ("off", "noise")]
-                found[name] = {"off": round(means[0], 5), "noise": round(means[1], 5), "count": len(lines)}
-        return found
+                off, noise = [sum(line[key] for line in lines) / len(lines) for key in ("off", "noise")]
+                means[name] = {"off": round(off, 5), "noise": round(noise, 5), "count": len(lines)}
+        return means
 
 
 def counted_rows(profile: Profile) -> int:
@@ -86,14 +86,14 @@ def _counts(profile: Profile) -> tuple[Counts, tuple[Column, ...]]:
 
 def _quality(counts: Counts, columns: Sequence[Column], bins: Sequence[Bins]) -> list[dict[str, Any]]:
     rows, lines = len(bins[0]), []
-    found: list[tuple[tuple[str, ...], Bins, Floats, float]] = []
+    histograms: list[tuple[tuple[str, ...], Bins, Floats, float]] = []
     for column, own, released in zip(columns, bins, counts.bins, strict=True):
-        found.append(((column.name,), np.bincount(own, minlength=column.bins), released, counts.variances[0]))
+        histograms.append(((column.name,), np.bincount(own, minlength=column.bins), released, counts.variances[0]))
     for (a, b), table in counts.tables.items():
         code = counts.cells[a][bins[a]] * table.shape[1] + counts.cells[b][bins[b]]
         names = (columns[a].name, columns[b].name)
-        found.append((names, np.bincount(code, minlength=table.size), table.ravel(), counts.variances[1]))
-    for each, own, released, variance in found:
+        histograms.append((names, np.bincount(code, minlength=table.size), table.ravel(), counts.variances[1]))
+    for each, own, released, variance in histograms:
         total = max(float(released.sum()), 1.0)
         lines.append(
             {

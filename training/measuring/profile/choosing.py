@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import ceil, isqrt
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,10 @@ from dpserve_verify.privacy.budget import NANO, Relation, from_nano, nano
 from dpserve_verify.privacy.events import MAX_NOISE
 from models.profile.chosen import Choice, Places, cells_of, choose, scored_pairs
 from models.profile.columns import Column
-from training.calibration.calibrate import calibrate
-from training.measuring.profile.counts import AT_ONCE, GRID, Norm, TableCounts, moved_by_a_row
+from training.measuring.profile.counts import GRID, Counting, Norm, TableCounts, count_cells, moved_by_a_row
 from training.rows.partitions.partition import Partition
 from training.rows.partitions.rows import Rows
-from training.session.learner import Recipe
-from training.session.session import Public, Rehearsal, Releaser
+from training.session.session import Rehearsal, Releaser
 
 SHARES = (Fraction(1, 5), Fraction(1, 10), Fraction(7, 10))  # of what Laplace noise costs
 ROOTS = (Fraction(9, 20), Fraction(3, 10), Fraction(21, 25))  # Gaussian: their squares are about these shares
@@ -56,11 +54,8 @@ class PairScores:
 
     def sensitivity(self, relation: Relation) -> int:
         """Return how far one row moves all scores, in the norm, in GRID parts, rounded up."""
-        step = 2 * GRID if relation is Relation.REPLACE_ONE else GRID
-        if self.norm == "l1":
-            return step * self.size
-        root = isqrt(step * step * self.size)
-        return root + (root * root < step * step * self.size)
+        both = relation is Relation.REPLACE_ONE and self.norm == "l2"  # it moves a score by two, and no other one
+        return moved_by_a_row(2 * self.size if both else self.size, self.norm, relation)
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
         counts = np.split(rows.ask(self.count), np.cumsum([each.size for each in self.expected])[:-1])
@@ -69,7 +64,7 @@ class PairScores:
 
     def count(self, rows: Partition) -> NDArray[np.int64]:
         """Return rows of a partition per cell, pair after pair."""
-        return _count_cells(rows, self.cells, self.pairs)
+        return count_cells(rows, self.cells, self.pairs)
 
 
 @dataclass(frozen=True)
@@ -99,22 +94,12 @@ class CellCounts:
 
     def count(self, rows: Partition) -> NDArray[np.int64]:
         """Return rows of a partition per cell, pair after pair."""
-        return _count_cells(rows, self.choice.cells, self.choice.pairs)
-
-
-def _count_cells(rows: Partition, cells: Sequence[NDArray[np.intp]], pairs: Places) -> NDArray[np.int64]:
-    widths = [int(own.max()) + 1 for own in cells]
-    found = [np.zeros(widths[a] * widths[b], np.int64) for a, b in pairs]
-    for start in range(0, rows.size, AT_ONCE):
-        part = [own[rows.codes(at)[start : start + AT_ONCE]] for at, own in enumerate(cells)]
-        for counts, (a, b) in zip(found, pairs, strict=True):
-            counts += np.bincount(part[a] * widths[b] + part[b], minlength=len(counts))
-    return np.concatenate(found)
+        return count_cells(rows, self.choice.cells, self.choice.pairs)
 
 
 @dataclass(frozen=True)
-class ChoosingProfiler:
-    """What is rehearsed, priced and played as a learner is: counts of all columns, scores, counts of chosen pairs."""
+class ChoosingProfiler(Counting):
+    """Counts of all columns, scores of pairs, counts of chosen pairs."""
 
     columns: tuple[Column, ...]
     around: int
@@ -150,10 +135,3 @@ class ChoosingProfiler:
         if self.norm == "l1":
             return DiscreteLaplace(from_nano(max(1, int(nano(session.unit) * SHARES[at]))))
         return DiscreteGaussian(min(MAX_NOISE, from_nano(ceil(NANO / (Fraction(session.unit) * ROOTS[at])))))
-
-    def recipe(self, public: Public) -> Recipe:
-        """Calibrate the noise to the public budget; InputError where that cannot be."""
-        return calibrate(self, public, public.budget)
-
-    def guess(self, public: Public) -> None:
-        """Return None: a release is cheap to rehearse."""

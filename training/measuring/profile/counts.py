@@ -8,8 +8,10 @@ differs in all columns. Rows are counted in GRID parts, so that the root is roun
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isqrt
+from math import isqrt, prod
 from typing import Literal
 
 import numpy as np
@@ -69,18 +71,41 @@ class TableCounts:
 
     def count(self, rows: Partition) -> NDArray[np.int64]:
         """Return rows of a partition per bin, of all columns and pairs one after the other."""
-        all_counts = [np.zeros(size, np.int64) for size in self.sizes]
-        for start in range(0, rows.size, AT_ONCE):
-            part = [rows.codes(at)[start : start + AT_ONCE].astype(np.intp) for at in range(len(rows.widths))]
-            for counts, codes in zip(all_counts, part, strict=False):  # the rest are of pairs
-                counts += np.bincount(codes, minlength=len(counts))
-            for counts, (a, b) in zip(all_counts[len(self.widths) :], self.pairs, strict=True):
-                counts += np.bincount(part[a] * self.widths[b] + part[b], minlength=len(counts))
-        return np.concatenate(all_counts)
+        columns = range(len(self.widths))
+        return count_cells(rows, [np.arange(width) for width in self.widths], [*((at,) for at in columns), *self.pairs])
 
 
-class Profiler:
-    """What is rehearsed, priced and played as a learner is: the noise is calibrated to the whole budget."""
+def count_cells(
+    rows: Partition, cells: Sequence[NDArray[np.intp]], groups: Sequence[tuple[int, ...]]
+) -> NDArray[np.int64]:
+    """Return rows of a partition per cell of each group of columns, group after group. `cells`: of each bin."""
+    shapes = [[int(cells[at].max()) + 1 for at in group] for group in groups]
+    counts = [np.zeros(prod(shape), np.int64) for shape in shapes]
+    for start in range(0, rows.size, AT_ONCE):
+        part = [own[rows.codes(at)[start : start + AT_ONCE]] for at, own in enumerate(cells)]
+        for own, group, shape in zip(counts, groups, shapes, strict=True):
+            own += np.bincount(np.ravel_multi_index([part[at] for at in group], shape), minlength=own.size)
+    return np.concatenate(counts)
+
+
+class Counting(ABC):
+    """What is rehearsed, priced and played as a learner is, and releases counts."""
+
+    @abstractmethod
+    def learn(self, session: Releaser | Rehearsal) -> NDArray[np.int64]:
+        """Return what is released, in GRID parts."""
+
+    def recipe(self, public: Public) -> Recipe:
+        """Calibrate the noise to the public budget; InputError where that cannot be."""
+        return calibrate(self, public, public.budget)
+
+    def guess(self, public: Public) -> None:
+        """Return None: a release is cheap to rehearse."""
+        return None
+
+
+class Profiler(Counting):
+    """One query; the noise is calibrated to the whole budget."""
 
     def __init__(self, query: Query) -> None:
         self.query = query
@@ -90,10 +115,3 @@ class Profiler:
         if self.query.norm == "l1":
             return np.asarray(session.release(self.query, DiscreteLaplace(session.unit)), np.int64)
         return np.asarray(session.release(self.query, DiscreteGaussian.of_unit(session.unit)), np.int64)
-
-    def recipe(self, public: Public) -> Recipe:
-        """Calibrate the noise to the public budget; InputError where that cannot be."""
-        return calibrate(self, public, public.budget)
-
-    def guess(self, public: Public) -> None:
-        """Return None: a release is cheap to rehearse."""

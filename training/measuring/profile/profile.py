@@ -31,7 +31,7 @@ from models.profile.stated import Pairs, figures, noise_of, pair_noise_of
 from training.learners.boosting.defaults import strength
 from training.learners.job_words import window_to_json
 from training.measuring.profile.choosing import ChoosingProfiler
-from training.measuring.profile.counts import GRID, Norm, Profiler, TableCounts
+from training.measuring.profile.counts import GRID, Counting, Norm, Profiler, TableCounts
 from training.measuring.worth.evaluate import Planned, part_of
 from training.planning.plans import public_of
 from training.requests import AUTO, ProfileRequest, QueryRequest
@@ -77,28 +77,28 @@ class PlannedProfile(Planned):
         }
 
 
-def plan(home: Home, asked: ProfileRequest, by: str | None = None) -> PlannedProfile:
+def plan(home: Home, question: ProfileRequest, by: str | None = None) -> PlannedProfile:
     """Rehearse and price, by the noise that is less. BudgetRefused where it would not be admitted now, with what would
     fit. Spends nothing.
     """
-    dataset, part, budget, schema = open_account(home, asked, by)
-    columns = _choose_columns(columns_of(schema), asked.columns)
-    pairs = _check_pairs(columns, asked.pairs)
+    dataset, part, budget, schema = open_account(home, question, by)
+    columns = _choose_columns(columns_of(schema), question.columns)
+    pairs = _check_pairs(columns, question.pairs)
     public = public_of(dataset, schema.question(schema.target_names[0]), budget)
     names = {column.name for column in columns}
-    around = schema.target_names[0] if asked.around == AUTO and AUTO not in names else asked.around
+    around = schema.target_names[0] if question.around == AUTO and AUTO not in names else question.around
     parents = 2 if strength(public) >= TWO_PARENTS_FROM else 1
     makes = partial(_asker, columns, pairs, around, parents)
     norm, recipe = cheapest(makes, public)
     parameters: dict[str, Any] = {
-        "columns": "\n".join(column.name for column in columns) if asked.columns else "",
+        "columns": "\n".join(column.name for column in columns) if question.columns else "",
         "pairs": "\n".join("\t".join(pair) for pair in pairs),
         "noise": norm,
     }
     if around is not None:
         parameters |= {"around": around} | ({"parents": parents} if norm == "l2" and parents > 1 else {})
     request = Request(
-        asked.dataset, NAME, budget, parameters, "", kind=Profile(), part=part, blocks=asked.blocks,
+        question.dataset, NAME, budget, parameters, "", kind=Profile(), part=part, blocks=question.blocks,
         window=dataset.window,
     )  # fmt: skip
     _check_room(columns, pairs, around, recipe.plan)
@@ -109,26 +109,26 @@ def plan(home: Home, asked: ProfileRequest, by: str | None = None) -> PlannedPro
 
 
 def open_account(
-    home: Home, asked: ProfileRequest | QueryRequest, by: str | None
+    home: Home, question: ProfileRequest | QueryRequest, by: str | None
 ) -> tuple[Dataset, str | None, Budget, Schema]:
     """Return the dataset with the account of the part that is counted, that part (None: what learners read), the
     budget of the job, and the schema. InputError where its rows cannot be counted, or not for this budget.
     """
-    part = HOLDOUT if asked.part == HOLDOUT else None
-    dataset = home.ledger.dataset(asked.dataset, by, part, asked.blocks)
-    require_window(dataset, asked.blocks)
+    part = HOLDOUT if question.part == HOLDOUT else None
+    dataset = home.ledger.dataset(question.dataset, by, part, question.blocks)
+    require_window(dataset, question.blocks)
     if dataset.registration.remote:
-        raise InputError(f"dataset={asked.dataset}: its rows stay with their owners, and cannot be profiled here")
+        raise InputError(f"dataset={question.dataset}: its rows stay with their owners, and cannot be profiled here")
     if part is not None and dataset.holdout is None:
-        raise InputError(f"dataset={asked.dataset}: keeps no rows aside; leave --part out")
-    budget = Budget.of(str(asked.epsilon), str(dataset.delta if asked.delta is None else asked.delta))
+        raise InputError(f"dataset={question.dataset}: keeps no rows aside; leave --part out")
+    budget = Budget.of(str(question.epsilon), str(dataset.delta if question.delta is None else question.delta))
     if budget.delta > dataset.delta:
-        raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
+        raise InputError(f"delta={budget.delta}: dataset {question.dataset} has {dataset.delta} in all")
     budget.check_delta(dataset.records)
     return dataset, part, budget, schema_of(home, dataset)
 
 
-def cheapest(makes: Callable[[Norm], Profiler | ChoosingProfiler], public: Public) -> tuple[Norm, Recipe]:
+def cheapest(makes: Callable[[Norm], Counting], public: Public) -> tuple[Norm, Recipe]:
     """Choose Laplace noise, or Gaussian where there is a delta and that has less variance."""
     norms: tuple[Norm, ...] = ("l1", "l2") if public.budget.delta else ("l1",)
     recipes = {norm: makes(norm).recipe(public) for norm in norms}
@@ -140,7 +140,7 @@ def require_admitted(
     dataset: Dataset,
     request: Request,
     recipe: Recipe,
-    makes: Callable[[Norm], Profiler | ChoosingProfiler],
+    makes: Callable[[Norm], Counting],
     public: Public,
 ) -> None:
     """Raise BudgetRefused where the release would not be admitted now, with the largest budget that surely would."""
@@ -174,7 +174,7 @@ def columns_of(schema: Schema) -> list[Column]:
     return columns
 
 
-def profiler_of(schema: Schema, parameters: Mapping[str, Any]) -> tuple[Profiler | ChoosingProfiler, list[Column]]:
+def profiler_of(schema: Schema, parameters: Mapping[str, Any]) -> tuple[Counting, list[Column]]:
     """Return what a reserved request releases, and of which columns."""
     names = str(parameters["columns"])
     columns = _choose_columns(columns_of(schema), tuple(names.split("\n")) if names else ())
@@ -183,9 +183,7 @@ def profiler_of(schema: Schema, parameters: Mapping[str, Any]) -> tuple[Profiler
     return _asker(columns, pairs_of(parameters), around, parents, norm), columns
 
 
-def _asker(
-    columns: Sequence[Column], pairs: Pairs, around: str | None, parents: int, norm: Norm
-) -> Profiler | ChoosingProfiler:
+def _asker(columns: Sequence[Column], pairs: Pairs, around: str | None, parents: int, norm: Norm) -> Counting:
     """Return what asks for counts. Laplace noise grows with the number of pairs, so that one parent is enough there.
     InputError where pairs cannot be chosen around this column.
     """

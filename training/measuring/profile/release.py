@@ -30,14 +30,14 @@ def profiles_of(home: Home, dataset: str) -> list[dict[str, Any]]:
     return heads
 
 
-def head_of(seq: int, found: Profile) -> dict[str, Any]:
+def head_of(seq: int, profile: Profile) -> dict[str, Any]:
     """Return what a verified profile is about."""
-    form = found.form
+    form = profile.form
     return {
         "job": seq,
-        "entry": found.entry,
+        "entry": profile.entry,
         "dataset": form.rows.dataset,
-        "schema": found.sha256,
+        "schema": profile.sha256,
         "part": form.rows.part,
         "epsilon": form.claim.epsilon,
         "delta": form.claim.delta,
@@ -46,9 +46,9 @@ def head_of(seq: int, found: Profile) -> dict[str, Any]:
     }
 
 
-def profile_to_json(seq: int, found: Profile) -> dict[str, Any]:
+def profile_to_json(seq: int, profile: Profile) -> dict[str, Any]:
     """Return a verified profile for programs. Counts are rows, to the third place."""
-    predicate, grid = found.statement["predicate"], found.form.grid
+    predicate, grid = profile.statement["predicate"], profile.form.grid
     rows = [
         [
             {**part_row, "counts": [round(count / grid, 3) for count in part_row["counts"]]}
@@ -61,4 +61,4 @@ def profile_to_json(seq: int, found: Profile) -> dict[str, Any]:
     chosen = predicate.get("chosen")
     if chosen is not None:
         chosen = {**chosen, "scores": [round(score / grid, 3) for score in chosen["scores"]]}
-    return {**head_of(seq, found), **noise_fields, "columns": rows[0], "pairs": rows[1], "chosen": chosen}
+    return {**head_of(seq, profile), **noise_fields, "columns": rows[0], "pairs": rows[1], "chosen": chosen}

@@ -64,16 +64,16 @@ def write_synthetic(schema: Schema, profile: Profile, path: Path, rows: int, see
         for name, target in targets.items()
         if not target.leave_out  # of which no answer is missing, or another value
     }
-    found = synthesize(profile, rows, seed, never)
+    synthetic = synthesize(profile, rows, seed, never)
     columns = {
         column.name: values_of(declared[column.name], targets.get(column.name), bins, seed)
-        for column, bins in zip(found.columns, found.bins, strict=True)
+        for column, bins in zip(synthetic.columns, synthetic.bins, strict=True)
     }
     form = profile.form
     about = {
         "dataset": form.rows.dataset, "entry": profile.entry, "epsilon": form.claim.epsilon,
         "delta": form.claim.delta, "schema": profile.sha256, "origin": form.ledger.origin, "seed": seed,
-        "rows": len(found.bins[0]), "summary": found.summary(), "quality": [*found.quality],
+        "rows": len(synthetic.bins[0]), "summary": synthetic.summary(), "quality": [*synthetic.quality],
     }  # fmt: skip
     write_rows(schema, columns, path, {SYNTHETIC.metadata: json.dumps(about).encode()})
     return about
