@@ -78,8 +78,8 @@ class Condition:
 
     def equals(self, other: Condition | None) -> bool:
         """Tell whether another condition on the same column admits the same rows."""
-        mine = self.codes, self.above, self.upto, self.missing
-        return other is not None and mine == (other.codes, other.above, other.upto, other.missing)
+        fields = self.codes, self.above, self.upto, self.missing
+        return other is not None and fields == (other.codes, other.above, other.upto, other.missing)
 
     def implies(self, other: Condition) -> bool:
         """Tell whether each row that meets it meets another condition on the same column."""

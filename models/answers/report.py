@@ -64,14 +64,17 @@ def _word(value: str | None) -> str:
 
 
 def picture(body: Mapping[str, Any]) -> str:
-    """Return the cross table of the first figure as a picture; empty unless there are two groups and it is a count."""
+    """Return the cross table of the first figure as a picture; empty unless there are two groups and it is a count.
+    Groups that are not shown are white.
+    """
     by, first = body["question"]["by"], body["question"]["figures"][0]
-    if len(by) != 2 or any(row[first][0] is None or float(row[first][1]) < 0 for row in body["rows"]):
+    if len(by) != 2 or body["question"].get("kinds", ["count"])[0] != "count":
         return ""
     names = [[*dict.fromkeys(row["group"][at] for row in body["rows"])] for at in (0, 1)]
     width = max((float(row[first][2]) - float(row[first][0]) for row in body["rows"]), default=0.0)
-    counts = [float(row[first][0]) for row in body["rows"]]
-    return cells({"columns": [*by], "counts": counts}, dict(zip(by, names, strict=True)), width)
+    by_group = {tuple(row["group"]): float(row[first][0]) for row in body["rows"]}
+    counts = [by_group.get((row, column), 0.0) for row in names[0] for column in names[1]]
+    return cells({"columns": [*by], "counts": counts}, dict(zip(by, names, strict=True)), width) if counts else ""
 
 
 def write(body: Mapping[str, Any], path: Path) -> None:

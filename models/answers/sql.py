@@ -154,9 +154,9 @@ class _Reader:
         branches, otherwise = [case], case.args.get("false")
         if isinstance(case, exp.Case):
             branches, otherwise = case.args["ifs"], case.args.get("default")
-        then, asked = branches[0].args["true"], branches[0].this
+        then, condition = branches[0].args["true"], branches[0].this
         if isinstance(case, exp.Case) and case.this is not None:
-            asked = exp.EQ(this=case.this, expression=asked)
+            condition = exp.EQ(this=case.this, expression=condition)
         to_zero = isinstance(otherwise, exp.Literal) and otherwise.sql() == "0"
         to_nothing = otherwise is None or isinstance(otherwise, exp.Null)
         is_one = isinstance(then, exp.Literal) and then.sql() == "1"
@@ -169,7 +169,7 @@ class _Reader:
             )
         if column is not None and kind != "count":
             self._require_number(column, kind)
-        return "count" if kind == "sum" and is_one else kind, column, self._conditions(asked)
+        return "count" if kind == "sum" and is_one else kind, column, self._conditions(condition)
 
     def _named(self, kind: Kind, column: Column | None, where: Sequence[Condition], alias: str) -> Output:
         merged = merge(where)

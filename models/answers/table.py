@@ -95,9 +95,9 @@ class Released:
             met: NDArray[Any] = np.array(float(prod(len(chosen[axis]) for axis in others)))
             for axis, codes in groups.items():
                 met = np.multiply.outer(met, np.isin(codes, chosen[axis]))
-            found = np.where(met > 0, sums, 0.0).reshape(-1), met.reshape(-1)
-            if best is None or found[1].max(initial=0) < best[1].max(initial=0):
-                best = found
+            summed = np.where(met > 0, sums, 0.0).reshape(-1), met.reshape(-1)
+            if best is None or summed[1].max(initial=0) < best[1].max(initial=0):
+                best = summed
         return best
 
     def _chosen(self, wanted: Conditions | None, of_measure: Sequence[Condition]) -> list[list[int]] | None:
@@ -111,13 +111,17 @@ class Released:
             return None
         chosen = []
         for column in self.by:
-            asked, mine = wanted.get(column.name), own.get(column.name)
-            if _equal(asked, mine):
-                codes = [*column.codes] if mine is None else mine.bins_met()
-            elif asked is None or not asked.is_of_bins() or (mine is not None and not asked.implies(mine)):
+            condition, stated = wanted.get(column.name), own.get(column.name)
+            if _equal(condition, stated):
+                codes = [*column.codes] if stated is None else stated.bins_met()
+            elif (
+                condition is None
+                or not condition.is_of_bins()
+                or (stated is not None and not condition.implies(stated))
+            ):
                 return None
             else:
-                codes = asked.bins_met()
+                codes = condition.bins_met()
             chosen.append([code for code in codes if code in column.codes])
         return chosen
 
@@ -257,8 +261,8 @@ def _spell(value: float | None, low: float, high: float) -> Figure:
     return [None if each is None else number(each) for each in (value, low, high)]
 
 
-def _equal(asked: Condition | None, own: Condition | None) -> bool:
-    return asked is own if asked is None or own is None else asked.equals(own)
+def _equal(one: Condition | None, other: Condition | None) -> bool:
+    return one is other if one is None or other is None else one.equals(other)
 
 
 def _as_dates(figure: Figure, output: Output) -> Figure:

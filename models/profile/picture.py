@@ -13,6 +13,7 @@ import numpy as np
 from models.profile.columns import labels
 
 WIDTH, HEIGHT, FOOT = 320, 110, 16
+MOST_NAMED, MOST_LETTERS = 32, 16  # rows or columns of a picture of cells that are named, and letters of a name
 MOST_BARS = 64  # neighbouring bins of a column with more are drawn as one
 STYLE = """
 .bars rect { fill: var(--first, #0072B2) } .bars rect.last { fill: var(--faint, #bbb) }
@@ -59,21 +60,41 @@ def cells(pair: Mapping[str, Any], names: Mapping[str, Sequence[str]], width: fl
     first, second = (names[name] for name in pair["columns"])
     table = np.array(pair["counts"], float).reshape(len(first), len(second))
     top, rows, across = max(float(table.max()), 1.0), *table.shape
-    tall = min(16.0, 320 / rows)
-    wide, drawn = WIDTH / across, []
+    is_named = max(rows, across) <= MOST_NAMED
+    left, over = (_room(first, 0.9), _room(second, 0.87)) if is_named else (0.0, 0.0)
+    tall = 16.0 if is_named else 320 / rows
+    beyond = _room(second[-1:], 0.5) if is_named else 0.0  # for the last name, which leans outwards
+    wide, drawn = (WIDTH - left - beyond) / across, []
     for i, j in zip(*np.nonzero(table > width), strict=True):
-        said = f"{first[i]}, {second[j]}: {table[i, j]:,.0f} ± {width:,.0f}"
+        words = f"{first[i]}, {second[j]}: {table[i, j]:,.0f} ± {width:,.0f}"
         drawn.append(
-            f'<rect x="{j * wide:.2f}" y="{i * tall:.2f}" width="{wide:.2f}" height="{tall:.2f}" '
-            f'opacity="{max(table[i, j] / top, 0.03) ** 0.5:.2f}"><title>{escape(said)}</title></rect>'
+            f'<rect x="{left + j * wide:.2f}" y="{over + i * tall:.2f}" width="{wide:.2f}" height="{tall:.2f}" '
+            f'opacity="{max(table[i, j] / top, 0.03) ** 0.5:.2f}"><title>{escape(words)}</title></rect>'
         )
+    if is_named:
+        places = [(left - 4, over + (i + 0.72) * tall, "end", "", name) for i, name in enumerate(first)]
+        places += [(left + (j + 0.5) * wide, over - 5, "start", "rotate(-60 {} {})", n) for j, n in enumerate(second)]
+        drawn += [
+            f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}"'
+            + (f' transform="{turned.format(round(x, 2), round(y, 2))}"' if turned else "")
+            + f">{escape(_short(name, MOST_LETTERS))}</text>"
+            for x, y, anchor, turned, name in places
+        ]
     label = escape(f"{pair['columns'][0]} downwards by {pair['columns'][1]} across")
     return (
-        f'<svg class="bars cells" role="img" aria-label="{label}" viewBox="0 0 {WIDTH} {rows * tall:.0f}" '
+        f'<svg class="bars cells" role="img" aria-label="{label}" viewBox="0 0 {WIDTH} {over + rows * tall:.0f}" '
         f'width="{WIDTH}">{"".join(drawn)}</svg>'
     )
 
 
+def _room(names: Sequence[str], share: float) -> float:
+    """Return how much room the longest of these names needs, of which this share lies in that direction."""
+    return 12 + share * 6.2 * max(min(len(name), MOST_LETTERS) for name in names)
+
+
 def _end(names: Sequence[str], at: int) -> str:
-    text = names[at]
-    return text if len(text) <= 24 else f"{text[:23]}…"
+    return _short(names[at], 24)
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

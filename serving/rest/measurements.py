@@ -42,7 +42,7 @@ class Measurement:
         request: what asks for it.
         plan: rehearses and prices a request, and spends nothing.
         read: opens a finished job's statement: its envelope, its proof, what it says, verified, and that for programs.
-        query: what the door that shows it may be asked, beside the job.
+        query: fields of the query of the door that shows it, beside the job.
     """
 
     path: str
@@ -51,30 +51,30 @@ class Measurement:
     read: Read
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def reserve(self, home: Home, asked: Any, by: str) -> Body:
+    def reserve(self, home: Home, measurement: Any, by: str) -> Body:
         """Reserve and queue a job; return its JSON. BudgetRefused, which is counted."""
-        with counting_refusals(asked.dataset):
-            reserved = job.submit(home, asked, by=by, key=asked.idempotency_key)
+        with counting_refusals(measurement.dataset):
+            reserved = job.submit(home, measurement, by=by, key=measurement.idempotency_key)
         return job_views.job_to_json(home, home.ledger.job(reserved.seq))
 
-    def price(self, home: Home, asked: Any, by: str) -> Body:
+    def price(self, home: Home, measurement: Any, by: str) -> Body:
         """Return the plan, which spends nothing; raises as `reserve`."""
-        with counting_refusals(asked.dataset):
-            plan: Body = self.plan(home, asked, by).to_json()
+        with counting_refusals(measurement.dataset):
+            plan: Body = self.plan(home, measurement, by).to_json()
         return plan
 
     async def submit(self, request: Request) -> Response:
         """Plan and reserve; 202 with the job at once. A worker measures. A known result costs nothing again."""
-        asked = self.request.of(await json_body(request))
-        rights = await require_measurable(request, asked)
-        job_json = await in_thread(self.reserve, state(request).home, asked, rights.principal)
+        measurement = self.request.of(await json_body(request))
+        rights = await require_measurable(request, measurement)
+        job_json = await in_thread(self.reserve, state(request).home, measurement, rights.principal)
         return json_response(job_json, 202, {"Location": f"/v1/jobs/{job_json['job']}"})
 
     async def submit_plan(self, request: Request) -> Response:
         """Price a request; spends nothing."""
-        asked = self.request.of(await json_body(request))
-        rights = await require_measurable(request, asked)
-        return json_response(await in_thread(self.price, state(request).home, asked, rights.principal))
+        measurement = self.request.of(await json_body(request))
+        rights = await require_measurable(request, measurement)
+        return json_response(await in_thread(self.price, state(request).home, measurement, rights.principal))
 
     async def show(self, request: Request) -> Response:
         """Return what a finished job says, and what verifies it. 404 where there is none."""
@@ -106,12 +106,12 @@ class Measurement:
         )
 
 
-async def require_measurable(request: Request, asked: Any) -> Access:
+async def require_measurable(request: Request, measurement: Any) -> Access:
     """Return the caller's rights. Forbidden unless they may measure on the dataset, and see each model that is named:
     the result is about the models.
     """
-    rights = await require_dataset(request, ASKING, asked.dataset)
-    for reference in (getattr(asked, name, None) for name in ("model", "against")):
+    rights = await require_dataset(request, ASKING, measurement.dataset)
+    for reference in (getattr(measurement, name, None) for name in ("model", "against")):
         if reference is not None:
             await in_thread(require_model, rights, state(request).registry, SCOPES, reference)
     return rights

@@ -54,7 +54,7 @@ def queries(seed: int) -> list[str]:
 
 def day(seed: int, profiled: bool) -> dict[str, float]:
     """Return what a day came to."""
-    table, held, figures, paid = pq.read_table(DATA / "adult_train.parquet"), 0, 0, 0
+    table, within, figures, paid = pq.read_table(DATA / "adult_train.parquet"), 0, 0, 0
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as truth:
         truth.register("adult", table)
         home = Home.init({"DPSERVE_HOME": str(Path(folder, "home"))})
@@ -77,11 +77,11 @@ def day(seed: int, profiled: bool) -> dict[str, float]:
                     if value is None:  # a mean of no rows
                         continue
                     figures += 1
-                    held += float(row[name][1]) - 1e-3 <= value <= float(row[name][2]) + 1e-3
+                    within += float(row[name][1]) - 1e-3 <= value <= float(row[name][2]) + 1e-3
         spent = home.ledger.dataset("adult")
         left = float(answers.left(spent, spent.delta).share)
         home.ledger.log.database.close()
-    return {"free": QUERIES - paid, "spent": 1 - left, "held": held / figures, "figures": figures}
+    return {"free": QUERIES - paid, "spent": 1 - left, "within": within / figures, "figures": figures}
 
 
 def main() -> None:
@@ -89,10 +89,10 @@ def main() -> None:
     rows = []
     for profiled in (False, True):
         for seed in range(SEEDS):
-            found = day(seed, profiled)
+            results = day(seed, profiled)
             rows.append(
-                f"| {'a profile at .2 first' if profiled else 'nothing before'} | {seed} | {found['free']} | "
-                f"{found['spent']:.1%} | {found['held']:.1%} of {found['figures']} |"
+                f"| {'a profile at .2 first' if profiled else 'nothing before'} | {seed} | {results['free']} | "
+                f"{results['spent']:.1%} | {results['within']:.1%} of {results['figures']} |"
             )
             print(rows[-1], file=sys.stderr, flush=True)
     page = Path(__file__).with_suffix(".md")

@@ -61,7 +61,7 @@ class AnswerSteps(StatedSteps):
         return ANSWER.statement(fields, part_of(dataset), records, dataset, request, plan, self.in_log())
 
     def check_figures(self, stated: Answer) -> None:
-        """Read the sums as whoever answers from them does."""
+        """Read the sums as an answer from them does."""
         released_by_answer(stated)
 
     def result(self) -> dict[str, Any]:

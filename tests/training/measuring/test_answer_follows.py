@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dpserve_verify.errors import InputError
+from models.answers import report
 from models.answers.sql import read_question
 from models.answers.table import Released
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
@@ -163,3 +164,13 @@ def test_the_noisy_answer_is_sorted_and_cut(people):
     assert counts == sorted((count for count in whole if count > 20), reverse=True)[:3]
     by_group = released("select class, avg(age) from t group by class order by class desc", people[0])
     assert [row["group"][0] for row in by_group[0].answer(by_group[1]).to_json()["rows"]] == ["c", "b", "a"]
+
+
+def test_a_cross_table_is_drawn_of_the_groups_that_are_shown(people):
+    """Of counts alone; a group that the limit left out is white."""
+    text = "select sex, class, count(*) n from t group by sex, class order by n desc limit 5"
+    answer, question = released(text, people[0])
+    drawn = report.picture(answer.answer(question).to_json())
+    assert (drawn.count("<rect"), ">Male</text>" in drawn) == (5, True)
+    answer, question = released("select sex, class, avg(age), count(*) from t group by sex, class", people[0])
+    assert report.picture(answer.answer(question).to_json()) == ""

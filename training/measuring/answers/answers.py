@@ -72,23 +72,23 @@ class PlannedAnswer(Planned):
         }
 
 
-def plan(home: Home, asked: QueryRequest, by: str | None = None) -> PlannedAnswer:
+def plan(home: Home, query_request: QueryRequest, by: str | None = None) -> PlannedAnswer:
     """Rehearse and price, unless it follows from what was released at least as exactly; without an epsilon, only then.
     BudgetRefused where it would not be admitted now, with what would fit. InputError where nothing answers it. Spends
     nothing.
     """
-    is_free = asked.epsilon is None
-    paid = replace(asked, epsilon=FREE) if is_free else asked
+    is_free = query_request.epsilon is None
+    paid = replace(query_request, epsilon=FREE) if is_free else query_request
     dataset, part, budget, schema = open_account(home, paid, by)
     cells = TableCells(schema)
-    question = read_question(asked.select, asked.dataset, cells.columns, cells.edges)
+    question = read_question(query_request.select, query_request.dataset, cells.columns, cells.edges)
     public = public_of(dataset, schema.question(schema.target_names[0]), budget)
     makes = partial(adder_of, question, cells)
     norm, recipe = cheapest(makes, public)
     noise, query = noise_of(recipe.plan, GRID), query_of(question, cells, norm)
     request = Request(
-        asked.dataset, NAME, budget, {"select": question.select, "noise": norm}, "", kind=Profile(), part=part,
-        blocks=asked.blocks, window=dataset.window,
+        query_request.dataset, NAME, budget, {"select": question.select, "noise": norm}, "", kind=Profile(), part=part,
+        blocks=query_request.blocks, window=dataset.window,
     )  # fmt: skip
     known = _find_released(home, dataset, request, question, schema)
     if known is not None and not is_free and known[1].spread > noise.z**2 * noise.variance:
@@ -116,7 +116,7 @@ def _find_released(
 ) -> tuple[int, Table] | None:
     """Return the narrowest table that follows from a statement on the same rows, with the job that it is of."""
     rows = counted_rows(dataset, part_of(dataset))
-    found: list[tuple[int, Table]] = []
+    tables: list[tuple[int, Table]] = []
     database = home.ledger.log.database
     for seq in evaluations.profiles_of(database, request.dataset)[:MOST_SEARCHED]:
         with database.reading() as connection:
@@ -127,8 +127,8 @@ def _find_released(
             same = (stated.form.rows.uuid, stated.form.rows.commitment) == (rows["uuid"], rows["commitment"])
             table = best_answer(released, question) if same and stated.sha256 == schema.digest else None
             if table is not None:
-                found.append((seq, table))
-    return min(found, key=lambda each: each[1].spread, default=None)
+                tables.append((seq, table))
+    return min(tables, key=lambda each: each[1].spread, default=None)
 
 
 def _released(home: Home, seq: int) -> Iterator[tuple[Stated[Any], list[Released]]]:
@@ -165,7 +165,7 @@ def answer_of(home: Home, seq: int, select: str | None = None) -> tuple[bytes, b
     if select is None:
         select = str(stated.statement["predicate"].get("select", ""))
         if not select:
-            raise InputError(f"select: job {seq} made a profile; say which query it shall answer")
+            raise InputError(f"select: job {seq} counted a profile; say which query it shall answer")
     schema = schema_of(home, home.ledger.dataset(stated.form.rows.dataset))
     cells = TableCells(schema)
     question = read_question(select, stated.form.rows.dataset, cells.columns, cells.edges)

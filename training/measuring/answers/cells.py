@@ -93,12 +93,12 @@ class TableCells:
                 answer = map_array(folder / answers[name])[used]
                 cells = (answer.astype(np.int64) + TARGET_GRID) // STEPS
                 cells = np.where(has_answer(answer), cells, TARGET_CELLS)  # a missing one last
-                found = cells if axis.fine else answer_codes(self.targets[name], answer)
+                codes_of_axis = cells if axis.fine else answer_codes(self.targets[name], answer)
             elif axis.fine and name in numbers:
-                found = map_array(folder / cells_file(part))[numbers.index(name)][used]
+                codes_of_axis = map_array(folder / cells_file(part))[numbers.index(name)][used]
             else:
-                found = bins[features.index(name)][used]
-            return np.asarray(found, np.uint16)
+                codes_of_axis = bins[features.index(name)][used]
+            return np.asarray(codes_of_axis, np.uint16)
 
         every = np.stack([codes(axis) for axis in axes]) if axes else np.zeros((0, bins[0][used].size), np.uint16)
         return Rows(every, np.zeros(every.shape[1], np.uint8), [axis.width for axis in axes])

@@ -27,7 +27,7 @@ from training.rows.partitions.partition import Partition
 from training.rows.partitions.rows import Rows
 
 GRID = 4096  # parts of a row
-MOST_WIDENED = 1 << 12  # sums of a release that tells more groups apart than were asked for
+MOST_WIDENED = 1 << 12  # sums of a release that tells more groups apart than the query does
 Weights = NDArray[np.int64]  # (width,) of an axis: what a row with this code adds
 Tests = tuple[tuple[int, NDArray[np.bool_]], ...]  # the place of an axis, and which of its codes are admitted
 
