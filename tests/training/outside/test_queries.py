@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from dpserve_verify.certificates.releases import ReleaseKind, kind_of
 from dpserve_verify.privacy.budget import Relation
 from models.parts.trees import tree_from_json
 from training.outside.queries import Distances, Grid, Leaves, PerCell, Table, TableSums
@@ -61,6 +62,7 @@ def test_a_row_moves_what_is_asked_as_far_as_is_declared_and_no_further(name, re
     others = [query(table(rest, kind))] if relation is Relation.ADD_REMOVE else answers
     furthest = max(moved(one, other, query.norm) for one in answers for other in others)
     declared = query.sensitivity(relation)
+    assert kind_of(query.purpose) is ReleaseKind.MODEL  # so that a certificate can say it
     assert furthest <= (declared * declared if square else declared)
     least = (declared - 1) ** 2 if square else declared - 1
     assert furthest > (least if name not in LOOSE else least / 4)
