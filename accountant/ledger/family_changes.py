@@ -98,7 +98,7 @@ def change_budget(writer: Writer, name: str, epsilon: Decimal, reason: str, by: 
     ]
     seq = writer.append(
         "budget-changed",
-        family=families[0].identity, budget=design.budget.to_json(), filter=design.to_json(), reason=reason, by=by,
+        family=families[0].identity, budget=design.budget.to_entry(), filter=design.to_json(), reason=reason, by=by,
         largest=decimal_string(max(families[0].largest, design.budget.epsilon)),
         after=after(
             [replace(account, changed=writer.tree.size) for account in accounts], [design.nothing() for _ in accounts]
@@ -121,7 +121,7 @@ def _new_family(writer: Writer, registration: Registration, budget: Budget, iden
     if called != registration.name:
         fields["family_name"] = called
     seq = writer.append(
-        "dataset-registered", **fields, family=identity, budget=budget.to_json(), filter=design.to_json()
+        "dataset-registered", **fields, family=identity, budget=budget.to_entry(), filter=design.to_json()
     )
     parts = (None,) if registration.holdout is None else (None, HOLDOUT)
     for part in parts:
@@ -130,7 +130,7 @@ def _new_family(writer: Writer, registration: Registration, budget: Budget, iden
         registration.person.check_delta(registration.records)
         design = Filter.design(registration.person)
         person_fields = {"dataset": registration.name, "family": identity}
-        founded = writer.append(PERSON, **person_fields, budget=design.budget.to_json(), filter=design.to_json())
+        founded = writer.append(PERSON, **person_fields, budget=design.budget.to_entry(), filter=design.to_json())
         for part in parts:
             found_family(writer.connection, account_of(identity, part, person=True), founded, design)
     return seq, [identity]

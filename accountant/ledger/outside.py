@@ -8,7 +8,7 @@ No quota bounds it: a quota limits what an analyst asks of this ledger, and this
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal
@@ -23,9 +23,9 @@ from accountant.ledger.families.left import describe_accounts, left_of, room_wor
 from accountant.ledger.families.records import HOLDOUT, LONGEST_NAME, NotCommitted, Why
 from accountant.log.entries import CHARGED, Writer
 from dpserve_verify.errors import InputError
-from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.formats.canonical import decimal_string, parse_decimal
 from dpserve_verify.log.entry import Entry
-from dpserve_verify.privacy.budget import percent_words, used_words
+from dpserve_verify.privacy.budget import percent_words, short_delta, used_words
 from dpserve_verify.privacy.filter import Price, price_to_json
 from dpserve_verify.privacy.outside import RENYI, Curve
 
@@ -36,7 +36,7 @@ ROW, PERSON = "record", "person"
 _DIGEST = re.compile("[0-9a-f]{64}", re.ASCII)
 _STEPS = 40  # of the search for what would fit
 _NEWEST = 50  # charges that a description lists
-_SHOWN = ("time", "by", "mechanism", "curve", "unit", "contributions", "blocks", "document", "price")
+_SHOWN = ("time", "by", "mechanism", "curve", "unit", "contributions", "blocks", "document", "price", "delta")
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,13 @@ def describe_charges(ledger: Ledger, dataset: Dataset) -> dict[str, Any]:
         for entry in charged[: -_NEWEST - 1 : -1]
     ]
     words = f"{releases} made elsewhere: {percent_words(share)} of the budget"
-    return {"count": len(charged), "share": f"{share:.6f}", "words": words, "listed": listed}
+    described = {"count": len(charged), "share": f"{share:.6f}", "words": words, "listed": listed}
+    apart = min(each.budget.outside for each in dataset.families)
+    if not apart:
+        return described
+    spent = _delta_spent(charged_entries(ledger), dataset, ledger.dataset)
+    words += f"; {short_delta(spent)} of the delta {short_delta(apart)} that is set apart for them"
+    return described | {"words": words, "delta": {"apart": decimal_string(apart), "spent": decimal_string(spent)}}
 
 
 def rehearse(ledger: Ledger, name: str, outside: Outside) -> Dataset:
@@ -155,6 +161,8 @@ def _charge(writer: Writer, name: str, outside: Outside) -> int:
             "so (--another; over REST: `another`)",
             entry=before[0].seq,
         )
+    if curve.delta:
+        _require_delta(writer, dataset, curve)
     cost = curve.price(dataset.orders)
     lines = list[dict[str, Any]]()
     for part in parts:
@@ -168,7 +176,44 @@ def _charge(writer: Writer, name: str, outside: Outside) -> int:
         lines += block_rows.merge_equal_blocks(part.families, balances)
     fields = outside.fields() | ({"another": True} if before else {})
     fields |= {"window": [*dataset.window]} if dataset.window is not None else {}
+    fields |= {"delta": decimal_string(curve.delta)} if curve.delta else {}
     return writer.append(CHARGED, dataset=name, **fields, price=price_to_json(cost, dataset.orders), after=lines)
+
+
+def _require_delta(writer: Writer, dataset: Dataset, curve: Curve) -> None:
+    """Raise unless what is set apart of every total has room for the curve's delta: InputError where nothing is set
+    apart, else BudgetRefused.
+    """
+    name, apart = dataset.registration.name, min(family.budget.outside for family in dataset.families)
+    others = "state its noise (dpserve charge --rho, --mu or --renyi), or the epsilon that holds at delta 0"
+    if not apart:
+        raise InputError(
+            f"delta={short_delta(curve.delta)}: dataset {name} sets nothing of its delta apart for releases made "
+            f"elsewhere, which is said at registration (--delta-outside); {others}"
+        )
+
+    def load(other: str) -> Dataset:
+        return block_rows.load(writer.connection, other, None, None, writer.signed)
+
+    spent = _delta_spent(writer.signed.rare().charged, dataset, load)
+    if spent + curve.delta > apart:
+        raise _refusal(
+            dataset, curve, [curve.price(family.filter.orders) for family in dataset.families],
+            f"delta {short_delta(curve.delta)} does not fit: of {short_delta(apart)} set apart for releases made "
+            f"elsewhere, {short_delta(spent)} is spent; {others}",
+        )  # fmt: skip
+
+
+def _delta_spent(charged: Sequence[Entry], dataset: Dataset, load: Callable[[str], Dataset]) -> Decimal:
+    """Return the sum of the deltas that were charged to a family of the dataset, to whichever blocks; of several
+    families the largest.
+    """
+    spent = dict.fromkeys(dataset.identities, Decimal(0))
+    for value in (entry.value for entry in charged if "delta" in entry.value):
+        for identity in load(value["dataset"]).identities:
+            if identity in spent:
+                spent[identity] += parse_decimal(value["delta"])
+    return max(spent.values())
 
 
 def _parts(writer: Writer, name: str, outside: Outside) -> Iterator[Dataset]:
@@ -202,16 +247,20 @@ def _of_unit(dataset: Dataset, outside: Outside) -> Curve:
     return outside.curve.of_rows(outside.contributions)
 
 
-def _refusal(dataset: Dataset, curve: Curve, costs: Sequence[Price]) -> BudgetRefused:
-    """Return the refusal of a charge: what was asked, spent, left, and the same kind of curve that would fit."""
-    refusing = [pair for pair in zip(dataset.families, costs, strict=True) if not pair[0].admits(pair[1])]
+def _refusal(dataset: Dataset, curve: Curve, costs: Sequence[Price], short: str = "") -> BudgetRefused:
+    """Return the refusal of a charge: what was asked, spent, left, and the same kind of curve that would fit. `short`:
+    why its delta does not, where that is so.
+    """
+    pairs = [*zip(dataset.families, costs, strict=True)]
+    refusing = pairs if short else [pair for pair in pairs if not pair[0].admits(pair[1])]
     family, cost = max(refusing, key=lambda pair: (pair[0].whole is not None, pair[0].share))
     summary, left = describe_accounts([family]), left_of(dataset.families, dataset.delta, dataset.window)
-    left_json, fits = left.to_json(), _would_fit(dataset, curve)
+    left_json, fits = left.to_json(), None if short else _would_fit(dataset, curve)
     name = dataset.registration.name
     closed = "" if family.whole is None else f"; closed by job {family.whole.job}, which took the whole total"
     words = "" if fits is None else f"; {curve.kind} {fits[curve.kind]} would fit"
-    message = (
+    message = short and f"dataset={name}: {short}"
+    message = message or (
         f"dataset={name}: {curve.words} does not fit; {used_words(left.share)}. {room_words(left_json)}{words}"
         f"{closed}. "
         "What was released cannot be undone: a larger total (dpserve dataset budget) says what people were promised"

@@ -57,7 +57,8 @@ def found_person_total(writer: Writer, dataset: Dataset, epsilon: Decimal, why: 
     largest = max(budget.epsilon, *(account.largest for account in accounts))
     seq = writer.append(
         PERSON,
-        dataset=dataset.registration.name, family=family.identity, budget=budget.to_json(), filter=design.to_json(),
+        dataset=dataset.registration.name, family=family.identity, budget=design.budget.to_entry(),
+        filter=design.to_json(),
         largest=decimal_string(largest), carried=carried,
         **({} if why is None else {"reason": why.reason, "by": why.by}),
     )  # fmt: skip

@@ -52,7 +52,9 @@ def require_hex(value: Value, *names: str) -> None:
 
 def read_budget(value: Value) -> Budget:
     """Return the budget as an entry spells it, in decimal strings. InputError where it is none."""
-    return Budget(parse_decimal(value["epsilon"]), parse_decimal(value["delta"]))
+    budget = Budget(*(parse_decimal(value.get(name, "0")) for name in ("epsilon", "delta", "outside")))
+    require(budget.to_entry() == value, "budget: must be in its one form")
+    return budget
 
 
 def judge_filter(budget: Budget, stored: Any) -> tuple[tuple[Decimal, int], ...]:
@@ -62,6 +64,8 @@ def judge_filter(budget: Budget, stored: Any) -> tuple[tuple[Decimal, int], ...]
     require(stored == Filter.design(budget).to_json(), "filter: is not the one that the budget gives")
     weights = sum((parse_decimal(line["weight"]) for line in stored), Decimal(0))
     require(weights <= 1, "filter: the weights must sum to at most 1")
+    apart = weights * budget.delta + budget.outside <= budget.delta
+    require(apart, "filter: counts on what is set apart for releases made elsewhere")
     for line in stored:
         order, delta = float(line["order"]), float(budget.delta * parse_decimal(line["weight"]))
         sound = to_epsilon(order, float(line["cap"]), delta) <= float(budget.epsilon)

@@ -288,7 +288,8 @@ class Books:
         """Judge `budget-changed`: another total at the same delta, orders and weights; what was spent stays."""
         family, budget = self.family(value["family"]), read_budget(value["budget"])
         _words(value, "reason", "by")
-        require(budget.delta == family.budget.delta, "budget: delta must stay as it was")
+        stays = (budget.delta, budget.outside) == (family.budget.delta, family.budget.outside)
+        require(stays, "budget: delta must stay as it was, and what is set apart of it")
         design = family.design.with_total(budget.epsilon)
         require(value["filter"] == design.to_json(), "filter: is not the one that the budget gives")
         for line in design.criteria:

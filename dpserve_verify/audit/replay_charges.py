@@ -7,16 +7,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from math import inf
+from math import exp, inf
 from typing import Any
 
 from dpserve_verify.audit.judge import Value, require_hex
-from dpserve_verify.audit.replay_budget import Books
+from dpserve_verify.audit.replay_budget import Books, DatasetState
 from dpserve_verify.audit.replay_keys import require_reasons
 from dpserve_verify.formats.canonical import parse_decimal
 from dpserve_verify.privacy.budget import NANO, from_nano
 from dpserve_verify.privacy.events import PureDp
-from dpserve_verify.privacy.outside import NO_BOUND, Curve
+from dpserve_verify.privacy.outside import KINDS, NO_BOUND, Curve
 from dpserve_verify.privacy.second_opinion import renyi
 from dpserve_verify.privacy.soundness import FLOAT, read_figures, require
 
@@ -28,6 +28,7 @@ class Charges:
     """What was charged before: by the entry of its dataset, and what it is known again by."""
 
     known: set[tuple[Any, ...]] = field(default_factory=set)
+    deltas: dict[str, Decimal] = field(default_factory=dict)
 
     def on(self, seq: int) -> bool:
         """Return whether something was charged on the dataset that the entry `seq` registered."""
@@ -52,6 +53,7 @@ class Charges:
         require(covered, "price: the pure sum is below what the curve gives")
         enough = all(figure >= low for figure, low in zip(figures.rdp, least, strict=True))
         require(enough, "price: at some order is below what the curve gives")
+        self._judge_delta(books, dataset, value)
         for part in parts:
             for family, cost in zip(books.of(part), books.split(part, figures), strict=True):
                 family.used = family.used.plus(cost)
@@ -62,6 +64,23 @@ class Charges:
         before = "charged before" if came_before else "not charged before"
         require(value.get("another", False) is came_before, f"another: the same was {before}")
         self.known.add((dataset.seq, known_by))
+
+    def _judge_delta(self, books: Books, dataset: DatasetState, value: Value) -> None:
+        """Judge the delta of a charge: what is set apart of each total pays for all of them, in whichever blocks."""
+        stated = Curve.read(value["curve"])
+        require(("delta" in value) == bool(stated.delta), "delta: must stand where the curve has one")
+        if not stated.delta:
+            return
+        rows, delta = value.get("contributions", 1), parse_decimal(value["delta"])
+        require(type(rows) is int and 1 <= rows <= 10_000, "contributions: must be 1 to 10000")
+        least = float(stated.delta) * rows * exp((rows - 1) * float(stated.value)) * (1 - FLOAT)
+        require(float(delta) >= least, "delta: is below that of as many records")
+        families = {books.families[name].family or name for name in dataset.families}
+        for family in families:
+            self.deltas[family] = self.deltas.get(family, Decimal(0)) + delta
+        spent = max(self.deltas[family] for family in families)
+        apart = min(account.budget.outside for account in books.of(dataset))
+        require(spent <= apart, f"delta: of {apart:f} set apart for releases made elsewhere, {spent:f} is spent")
 
 
 def _least(value: Value, protects: str, orders: tuple[Decimal, ...]) -> tuple[float, list[float]]:
@@ -86,7 +105,7 @@ def _least(value: Value, protects: str, orders: tuple[Decimal, ...]) -> tuple[fl
             return inf, least
         pure, by_pure = _least_of_pure(Fraction(parse_decimal(stated["epsilon"])), orders)
         return pure, [min(pair) for pair in zip(least, by_pure, strict=True)]
-    kind, number = next(iter(stated.items()))
+    kind, number = next((kind, stated[kind]) for kind in KINDS if kind in stated)
     each = Fraction(parse_decimal(number)) * rows
     match kind:
         case "epsilon":

@@ -59,7 +59,7 @@ OPTIONAL = {
     "dataset-appended": frozenset({"period", "new_rows", "query", "ids", "each_block"}),
     "person-total": frozenset({"carried", "largest", "reason", "by"}),
     "reserved": frozenset({"whole", "bound", "window", "labels", "schedule"}),
-    "charged": frozenset({"document", "contributions", "blocks", "window", "another"}),
+    "charged": frozenset({"document", "contributions", "blocks", "window", "another", "delta"}),
     "learner-admitted": frozenset({"datasets", "vouched"}),
     "resumed": frozenset({"window"}),
     "model-promoted": frozenset({"replaces", "worth"}),

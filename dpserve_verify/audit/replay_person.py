@@ -57,7 +57,8 @@ def _later_total(books: Books, seq: int, value: Value) -> None:
     require(dataset.promised is None, "dataset: has declared its total for one person at registration")
     require(family.relation is Relation.ADD_REMOVE and family.unit == "person", "dataset: has no column of persons")
     require(bool(dataset.people) or value["dataset"] not in books.blocks.known, "dataset: has grown without a total")
-    require(budget.delta == family.budget.delta, "budget: delta must be the family's")
+    stays = (budget.delta, budget.outside) == (family.budget.delta, family.budget.outside)
+    require(stays, "budget: delta must be the family's, and what is set apart of it")
     if "reason" in value:
         require_reasons(value)
     else:

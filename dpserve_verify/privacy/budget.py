@@ -105,21 +105,30 @@ def check_delta(delta: Decimal, name: str = "delta") -> Decimal:
 
 @dataclass(frozen=True)
 class Budget:
-    """(epsilon, delta): 0 < epsilon <= 100 with at most 9 decimals, 0 <= delta < 1. Exact decimals."""
+    """(epsilon, delta): 0 < epsilon <= 100 with at most 9 decimals, 0 <= delta < 1. Exact decimals.
+
+    `outside`: of delta, what is set apart for releases made elsewhere; no criterion of the filter counts on it.
+    """
 
     epsilon: Decimal
     delta: Decimal
+    outside: Decimal = Decimal(0)
 
     def __post_init__(self) -> None:
         check_epsilon(exact_decimal("epsilon", self.epsilon))
         check_delta(exact_decimal("delta", self.delta))
+        if check_delta(exact_decimal("delta-outside", self.outside)) and self.outside >= self.delta:
+            raise InputError(f"delta-outside={self.outside}: must be below delta, {self.delta}, which it is a part of")
 
     @classmethod
-    def of(cls, epsilon: str | float | Decimal, delta: str | float | Decimal = "0") -> Budget:
+    def of(
+        cls, epsilon: str | float | Decimal, delta: str | float | Decimal = "0", outside: str | float | Decimal = "0"
+    ) -> Budget:
         """Make the budget that a person wrote: a float stands for its shortest decimal form. InputError out of
         range.
         """
-        return cls(exact_decimal("epsilon", epsilon), exact_decimal("delta", delta))
+        texts = {"epsilon": epsilon, "delta": delta, "delta-outside": outside}
+        return cls(*(exact_decimal(name, text) for name, text in texts.items()))
 
     def check_delta(self, records: int) -> None:
         """Raise InputError unless delta is below 1 / records: at 1 / records, publishing one record in full would be
@@ -131,6 +140,10 @@ class Budget:
     def to_json(self) -> dict[str, str]:
         """Return {"epsilon", "delta"} as decimal strings."""
         return {"epsilon": decimal_string(self.epsilon), "delta": decimal_string(self.delta)}
+
+    def to_entry(self) -> dict[str, str]:
+        """Return what `to_json` does, with `outside` where there is one: as entries of the ledger state a total."""
+        return self.to_json() | ({"outside": decimal_string(self.outside)} if self.outside else {})
 
 
 def short_delta(delta: str | Decimal) -> str:

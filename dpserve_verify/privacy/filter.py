@@ -21,8 +21,9 @@ from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.privacy.budget import NANO, Budget, from_nano, nano, nano_string, parse_nano
 from dpserve_verify.privacy.renyi import epsilon_at
 
-WEIGHTS = (Decimal("0.90"), Decimal("0.05"), Decimal("0.05"))
+WEIGHTS: tuple[Decimal, ...] = (Decimal("0.90"), Decimal("0.05"), Decimal("0.05"))
 FACTORS = (1, 2, 4)
+PARTS = 10**12  # a weight that is scaled is rounded down to so many parts of delta
 
 
 def round_up(value: float | Decimal, digits: int = 6) -> Decimal:
@@ -76,7 +77,7 @@ class Filter:
     @classmethod
     def design(cls, budget: Budget) -> Filter:
         """Return the filter of a budget: a0 maximises cap / order on a grid of 0.1; orders {a0, 2 a0, 4 a0} get .90,
-        .05, .05 of delta; caps <= 0 are dropped.
+        .05, .05 of delta, less what the budget sets apart of it; caps <= 0 are dropped.
         """
         return cls(budget, _criteria(budget))
 
@@ -86,7 +87,7 @@ class Filter:
 
         A cap that is not above 0 admits nothing and is stored as 0.
         """
-        budget = Budget(epsilon, self.budget.delta)
+        budget = replace(self.budget, epsilon=epsilon)
         lines = [(line, _cap(float(line.order), budget, line.weight)) for line in self.criteria]
         criteria = tuple(replace(line, cap=max(0, floor(cap * NANO) - 1)) for line, cap in lines)
         return Filter(budget, criteria)
@@ -171,9 +172,14 @@ def _criteria(budget: Budget) -> tuple[Criterion, ...]:
     epsilon, delta = float(budget.epsilon), float(budget.delta)
     tenths = max(range(11, 20001), key=lambda each: (epsilon - epsilon_at(each / 10, 0.0, delta)) / (each / 10))
     best = Decimal(tenths) / 10
+    weights = WEIGHTS
+    if budget.outside:
+        left = Fraction(budget.delta - budget.outside) / Fraction(budget.delta)
+        weights = tuple(Decimal(floor(Fraction(weight) * left * PARTS)) / PARTS for weight in WEIGHTS)
     criteria = [
         Criterion(best * factor, weight, floor(_cap(float(best * factor), budget, weight) * NANO) - 1)
-        for factor, weight in zip(FACTORS, WEIGHTS, strict=True)
+        for factor, weight in zip(FACTORS, weights, strict=True)
+        if weight
     ]
     return tuple(criterion for criterion in criteria if criterion.cap > 0)
 

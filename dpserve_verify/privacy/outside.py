@@ -1,21 +1,21 @@
-"""What a release made elsewhere costs, as whoever made it states it: one curve of four kinds, of public numbers alone.
+"""What a release made elsewhere costs, as its maker states it: one curve of four kinds, of public numbers alone.
 
-An (epsilon, delta) with a delta above 0 is not among them: it bounds no Renyi figure and no pure sum, so no filter of
-these accounts could add it up (docs/privacy/outside.md).
+An epsilon may have a delta above 0, which bounds no Renyi figure and no pure sum: it is paid from what a total sets
+apart for that (docs/privacy/outside.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
 from math import ceil
 from typing import Any
 
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import decimal_string
-from dpserve_verify.privacy.budget import NANO, check_delta, check_epsilon, exact_decimal, from_nano, nano
+from dpserve_verify.privacy.budget import NANO, check_delta, check_epsilon, exact_decimal, from_nano, nano, short_delta
 from dpserve_verify.privacy.events import PureDp
 from dpserve_verify.privacy.filter import Price
 
@@ -25,51 +25,47 @@ MOST_POINTS = 1000
 LARGEST_ORDER = Decimal(10**6)
 NO_BOUND = 10**6 * NANO  # a figure above every cap: at an order that a stated curve does not reach
 MOST_ROWS = 10_000
+DIGITS, ROUNDING = 20, 1 + Decimal("1e-18")  # of a delta of several rows
 
 
 @dataclass(frozen=True)
 class Curve:
     """The cost of a release. `kind`, one of KINDS: pure `epsilon`; `rho` of zero-concentrated privacy; `mu` of Gaussian
     privacy; or `renyi`: (order, divergence) points, orders rising. The first three have one number, `value`; beside a
-    Renyi curve it is the pure epsilon that holds as well, 0 where none does.
+    Renyi curve it is the pure epsilon that holds as well, 0 where none does. `delta`: of an epsilon, with which chance
+    it may fail.
     """
 
     kind: str
     value: Decimal = Decimal(0)
     points: tuple[tuple[Decimal, Decimal], ...] = ()
+    delta: Decimal = Decimal(0)
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Curve:
         """Return the curve that some of `epsilon`, `delta`, `rho`, `mu` and `renyi` state; None stands for nothing.
 
-        InputError where they state none, or two other than epsilon and a Renyi curve, a number is not above 0 or too
-        large, or delta is not 0.
+        InputError where they state none, or two other than epsilon and a Renyi curve, or a number is not above 0 or too
+        large.
         """
         given = [kind for kind in KINDS if fields.get(kind) is not None]
-        if fields.get("delta") is not None:
-            delta = check_delta(exact_decimal("delta", fields["delta"]))
-            if given != [EPSILON]:
-                raise InputError("delta: stands beside an epsilon alone; leave it out")
-            if delta:
-                raise InputError(
-                    f"delta={delta}: an epsilon with a delta above 0 bounds no sum of this account, so it cannot be "
-                    "charged: state the release by its noise: rho of zero-concentrated privacy, mu of Gaussian "
-                    "privacy, or its Renyi curve (which the accountants of Opacus and of TensorFlow Privacy hold); "
-                    "or by the epsilon that holds at delta 0"
-                )
+        delta = check_delta(exact_decimal("delta", fields.get("delta") or "0"))
+        if fields.get("delta") is not None and given != [EPSILON]:
+            raise InputError("delta: stands beside an epsilon alone; leave it out")
         if len(given) != 1 and given != [EPSILON, RENYI]:
             stated = "two" if given else "none"
-            raise InputError(f"curve: {stated} stated; state one of epsilon (at delta 0), rho, mu, or a Renyi curve")
+            raise InputError(f"curve: {stated} stated; state one of epsilon, rho, mu, or a Renyi curve")
         kind = given[-1]
         value = Decimal(0) if given == [RENYI] else check_epsilon(exact_decimal(given[0], fields[given[0]]), given[0])
-        return cls(kind, value, _points(fields[kind]) if kind == RENYI else ())
+        return cls(kind, value, _points(fields[kind]) if kind == RENYI else (), delta)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as entries state it."""
         if self.kind == RENYI:
             pure = {EPSILON: decimal_string(self.value)} if self.value else {}
             return {**pure, RENYI: {decimal_string(order): decimal_string(figure) for order, figure in self.points}}
-        return {self.kind: decimal_string(self.value)}
+        delta = {"delta": decimal_string(self.delta)} if self.delta else {}
+        return {**delta, self.kind: decimal_string(self.value)}
 
     @property
     def words(self) -> str:
@@ -80,7 +76,8 @@ class Curve:
             return (
                 f"a Renyi curve of {len(self.points)} orders ({decimal_string(first)} to {decimal_string(last)}){pure}"
             )
-        return f"{self.kind} {decimal_string(self.value)}"
+        delta = f" at delta {short_delta(self.delta)}" if self.delta else ""
+        return f"{self.kind} {decimal_string(self.value)}{delta}"
 
     def of_rows(self, rows: int) -> Curve:
         """Return what `rows` records together cost where each costs this: group privacy. InputError of a Renyi curve,
@@ -95,7 +92,10 @@ class Curve:
                 "contributions: a Renyi curve of one record bounds none of several; state that of a person"
             )
         factor = rows * rows if self.kind == RHO else rows
-        return Curve(self.kind, check_epsilon(factor * self.value, f"{self.kind} of {rows} rows"))
+        value = check_epsilon(factor * self.value, f"{self.kind} of {rows} rows")
+        with localcontext(Context(prec=DIGITS, rounding=ROUND_CEILING)):
+            delta = self.delta * rows * ((rows - 1) * self.value).exp() * ROUNDING
+        return Curve(self.kind, value, delta=check_delta(delta, f"delta of {rows} rows"))
 
     def price(self, orders: tuple[Decimal, ...]) -> Price:
         """Return what an account adds up at `orders`, rounded up."""

@@ -253,7 +253,7 @@ def _blocks_text(blocks: dict[str, Any]) -> str:
 
 def _charges_lines(charges: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what releases made elsewhere take of the budget, and the newest of them."""
-    if charges["count"]:
+    if charges["count"] or "delta" in charges:
         yield "elsewhere", charges["words"]
     for charge in charges["listed"][:LISTED]:
         document = f", document {charge['document'][:12]}.." if "document" in charge else ""

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
+from accountant.ledger.outside import describe_charges
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.privacy.outside import EPSILON, KINDS, RENYI
 from serving.http.routes import Door, access, in_thread, state
@@ -28,7 +29,7 @@ PATH = "/ui/datasets/{name}/charge"
 STATEMENT = "statement"
 FIELDS = (
     *("kind", "figure", RENYI, STATEMENT, "key", "mechanism", "why", "document", "unit", "contributions", "another"),
-    "blocks",
+    *("blocks", "delta"),
 )
 MOST_BYTES = 1 << 20  # of the form, with a statement
 PRICED = "priced"
@@ -79,10 +80,12 @@ def _digest(body: Mapping[str, Any]) -> str:
 async def _form(request: Request, fields: Mapping[str, str], status: int = 200, problem: str = "") -> Response:
     home, name = state(request).home, request.path_params["name"]
     dataset = await in_thread(home.ledger.dataset, name)
+    charges = await in_thread(describe_charges, home.ledger, dataset)
     form = dict.fromkeys(FIELDS, "") | {name: text for name, text in fields.items() if name != PRICED}
     return page(
         request, "charge_new.html", status=status, name=name, form=form, problem=problem, kinds=KINDS[:-1],
         unit=dataset.registration.unit.name, grown=dataset.last is not None,
+        apart=charges.get("delta"),
         price=await in_thread(_price, home, name, form, access(request).principal),
     )  # fmt: skip
 

@@ -38,6 +38,7 @@ ASKED = (
     "family",
     "epsilon",
     "delta",
+    "delta_outside",
     "relation",
     "holdout",
     "reason",
@@ -250,7 +251,7 @@ async def register(request: Request) -> Response:
     family = typed["family"]
     body: dict[str, Any] = {name: typed[name] for name in ("name", "unit", "relation", *PERSON) if typed[name]}
     if not family:
-        body |= {name: typed[name] for name in ("epsilon", "delta", "holdout") if typed[name]}
+        body |= {name: typed[name] for name in ("epsilon", "delta", "delta_outside", "holdout") if typed[name]}
     body |= {"family": [family] if family else [], "made_up": bool(typed["made_up"])}
     body |= {name: True for name in IDS if typed[name]}
     body |= {"new_people": bool(typed["reason"]), **({"reason": typed["reason"]} if typed["reason"] else {})}

@@ -173,16 +173,17 @@ FAMILIES = record(
     }
 )  # fmt: skip
 _ARCHIVED = {**TRUTH, "description": "retired: takes no further job, schedule or block"}
-_CURVE = record({}, {"epsilon": DECIMAL, "rho": DECIMAL, "mu": DECIMAL, "renyi": table(DECIMAL)})
+_CURVE = record({}, {**BUDGET["properties"], "rho": DECIMAL, "mu": DECIMAL, "renyi": table(DECIMAL)})
 _CHARGE = record(
     {
         "entry": COUNT, "time": TEXT, "by": TEXT, "mechanism": TEXT, "curve": _CURVE, "words": TEXT, "unit": TEXT,
         "price": PRICE,
     },
-    {"contributions": COUNT, "blocks": TEXT, "document": SHA256},
+    {"contributions": COUNT, "blocks": TEXT, "document": SHA256, "delta": DECIMAL},
 )  # fmt: skip
 CHARGES = record(
     {"count": COUNT, "share": SHARE, "words": TEXT, "listed": array(_CHARGE)},
+    {"delta": record({"apart": DECIMAL, "spent": DECIMAL})},
     says="releases made elsewhere that were charged to it, the newest first, and their share of what is most used",
 )
 _DETAILS = {"quotas": array(QUOTA), "forecast": FORECAST, "archived": _ARCHIVED, "charges": CHARGES}

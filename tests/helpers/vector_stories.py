@@ -410,7 +410,9 @@ def archived(home: Home) -> None:
 
 @story
 def spent_elsewhere(home: Home) -> None:
-    """Releases made elsewhere, by each kind of curve: on rows of two families, blocks, parts, and beside a job."""
+    """Releases made elsewhere, by each kind of curve: on rows of two families, blocks, parts, and beside a job; of a
+    total that sets a part of its delta apart, with a delta.
+    """
     ledger, people = home.ledger, Unit("person", "name")
     for name in ("visits", "payroll"):
         ledger.register(registration(name, unit=people))
@@ -427,6 +429,11 @@ def spent_elsewhere(home: Home) -> None:
     rows = Outside(Curve.read(curves[1]), "a table", WHY, contributions=3)
     charge(ledger, "visits", rows)
     charge(ledger, "visits", replace(rows, another=True))
+    ledger.register(registration("apart", Budget.of("3", "0.000001", "0.0000001"), unit=people))
+    with_delta = Outside(Curve.read({"epsilon": "0.1", "delta": "0.00000001"}), "a count", WHY, contributions=3)
+    charge(ledger, "apart", with_delta)
+    charge(ledger, "apart", replace(with_delta, another=True))
+    reserve(ledger, request("apart"))
 
 
 @story

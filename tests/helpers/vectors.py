@@ -430,6 +430,18 @@ FORGERIES = {
         "a release made elsewhere is charged less than its curve says",
         lambda leaves: replaced(leaves, first(leaves, "charged", 2), curve={"rho": "0.02"}),
     ),
+    "charged-half-its-delta": Forgery(
+        "spent-elsewhere",
+        "figures",
+        "a release made elsewhere takes less of the delta that is set apart than its records come to",
+        lambda leaves: replaced(leaves, first(leaves, "charged", 10), delta="0.00000001"),
+    ),
+    "charged-beyond-its-delta": Forgery(
+        "spent-elsewhere",
+        "budgets",
+        "releases made elsewhere take more of delta than is set apart",
+        lambda leaves: replaced(leaves, first(leaves, "charged", 11), delta="0.00000009"),
+    ),
     "charged-for-nothing": Forgery(
         "spent-elsewhere",
         "budgets",

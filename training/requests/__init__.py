@@ -170,9 +170,9 @@ class ChargeRequest(Checked):
 
     mechanism: Annotated[Text, Field(description="what released it, in a line")]
     why: Annotated[Text, Field(description="why it is charged; stays in the ledger permanently")]
-    epsilon: Annotated[Epsilon | None, Field(description="what it costs: epsilon at delta 0, a decimal")] = None
+    epsilon: Annotated[Epsilon | None, Field(description="what it costs: epsilon, a decimal")] = None
     delta: Annotated[
-        Delta | None, Field(description="0, or left out: an epsilon at another delta adds up to nothing")
+        Delta | None, Field(description="of that epsilon; above 0 where the dataset sets a delta apart for it")
     ] = None
     rho: Annotated[Epsilon | None, Field(description="or rho of zero-concentrated privacy")] = None
     mu: Annotated[Epsilon | None, Field(description="or mu of Gaussian privacy")] = None

@@ -32,6 +32,10 @@ class RegistrationRequest(Checked):
     name: Annotated[Name, Field(description="the dataset's name")]
     epsilon: Annotated[Epsilon | None, Field(description="epsilon in all, permanently")] = None
     delta: Annotated[Delta | None, Field(description="delta in all, permanently")] = None
+    delta_outside: Annotated[
+        Delta | None,
+        Field(description="of that delta, a part for releases made elsewhere that have one, permanently"),
+    ] = None
     relation: Annotated[
         Literal["replace-one", "add-remove"], Field(description="neighbouring relation: add-remove or replace-one")
     ] = "add-remove"
@@ -77,11 +81,11 @@ class RegistrationRequest(Checked):
         """Return the total of the privacy budget; None where a family's is shared. InputError where both or none is
         given.
         """
-        if self.family and self.epsilon is None and self.delta is None:
+        if self.family and self.epsilon is None and self.delta is None and self.delta_outside is None:
             return None
         if self.family or self.epsilon is None or self.delta is None:
             raise InputError("budget: give --epsilon and --delta, or --family whose budget is shared, and not both")
-        return Budget.of(self.epsilon, self.delta)
+        return Budget.of(self.epsilon, self.delta, self.delta_outside or "0")
 
     def person(self) -> Budget | None:
         """Return the total for one person over all blocks. InputError where half of it is given."""

@@ -233,7 +233,7 @@ def person_filter(first: Family, value: Mapping[str, Any]) -> Filter:
     """Return the admission rule that a `person-total` entry states. LedgerInvalid where it is not that of its total: of
     one that was founded later, at the orders of the family's, so that what was spent before is added up.
     """
-    budget = Budget.of(value["budget"]["epsilon"], value["budget"]["delta"])
+    budget = Budget.of(*(value["budget"].get(name, "0") for name in ("epsilon", "delta", "outside")))
     design = first.filter.with_total(budget.epsilon) if "carried" in value else Filter.design(budget)
     if value["filter"] != design.to_json() or budget != design.budget:
         raise mismatch(f"total for one person of family {first.name}", first.seq)

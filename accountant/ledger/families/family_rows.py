@@ -280,7 +280,7 @@ def member(connection: Connection, name: str) -> str:
 
 
 def _budget(entry: dict[str, Any], which: str = "budget") -> Budget:
-    return _budget_of(entry[which]["epsilon"], entry[which]["delta"])
+    return _budget_of(*(entry[which].get(name, "0") for name in ("epsilon", "delta", "outside")))
 
 
 _budget_of = lru_cache(maxsize=1024)(Budget.of)  # of few families, at each admission

@@ -65,9 +65,10 @@ def _describe_registered(value: Value) -> str:
     if "holdout" in value:
         share = f"{float(value['holdout']) * 100:g} %"
         holdout = f" About {share} of them are kept aside for evaluation, with a budget of the same size."
+    apart = f", of which {budget['outside']} is set apart for releases made elsewhere" if "outside" in budget else ""
     return (
         f"Dataset {value['dataset']} was registered{family}. Everything that is ever released of these rows may cost "
-        f"epsilon {budget['epsilon']} at delta {budget['delta']} in all. Protected is each {unit}, under "
+        f"epsilon {budget['epsilon']} at delta {budget['delta']} in all{apart}. Protected is each {unit}, under "
         f"{value['relation']}."
         f"{holdout}{_grows(value)}{_targets(value)}{cells}{_query(value)}{_describe_refined(value)}"
     )

@@ -21,6 +21,7 @@ from accountant.ledger.withdrawal import withdraw
 from dpserve_verify.audit.replay import Replay
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.privacy.filter import Filter
 from dpserve_verify.privacy.outside import NO_BOUND, Curve
 
 WHY = Why("steward", "the table of last year")
@@ -123,7 +124,11 @@ def test_each_kind_of_curve_comes_to_what_its_definition_gives():
         ({"epsilon": "1e308"}, "finite number"),
         ({"rho": "101"}, "at most 100"),
         ({"epsilon": "0.2", "delta": "1"}, "below 1"),
-        ({"epsilon": "0.2", "delta": "1e-9"}, "bounds no sum of this account"),
+        ({"epsilon": "0.2", "delta": "-1e-9"}, "at least 0"),
+        ({"epsilon": "0.2", "delta": "nan"}, "finite"),
+        ({"epsilon": "0.2", "delta": "1e-31"}, "at least 1e-30"),
+        ({"renyi": {"2": "0.1"}, "epsilon": "0.2", "delta": "1e-9"}, "stands beside an epsilon alone"),
+        ({"delta": "1e-9"}, "stands beside an epsilon alone"),
         ({"rho": "0.2", "delta": "0"}, "stands beside an epsilon alone"),
         ({"rho": "0.1", "epsilon": "0.2"}, "two stated"),
         ({"renyi": {}}, "1 to 1000 orders"),
@@ -275,3 +280,109 @@ def test_an_overspent_charge_is_found(begun, monkeypatch):
     monkeypatch.setattr(Dataset, "refusing", lambda *_: None)
     charge(home.ledger, "adult", outside({"epsilon": "50"}))
     assert any("is exceeded" in line for line in problems(home))
+
+
+APART = Budget.of("3", "0.000001", "0.0000001")
+WITH_DELTA = {"epsilon": "0.1", "delta": "0.00000006"}
+
+
+def test_a_delta_is_paid_from_what_is_set_apart_and_no_criterion_counts_on_that(begun):
+    home = begun(registration(budget=APART))
+    design = home.ledger.dataset("adult").families[0].filter
+    plain = Budget.of("3", "0.000001")
+    assert design.orders == Filter.design(plain).orders
+    assert all(less.cap < more.cap for less, more in zip(design.criteria, Filter.design(plain).criteria, strict=True))
+    assert sum(line.weight for line in design.criteria) * APART.delta + APART.outside <= APART.delta
+    home.ledger.register(registration("copy", None, families=("adult",)))
+    seq = charge(home.ledger, "adult", outside(WITH_DELTA))
+    family = home.ledger.dataset("adult").families[0]
+    assert family.used == Curve.read({"epsilon": "0.1"}).price(design.orders)
+    assert home.ledger.log.entry(seq).value["delta"] == "0.00000006"
+    size = home.ledger.log.size()
+    for name in ("adult", "copy"):  # one family
+        with pytest.raises(
+            BudgetRefused, match="of 1e-7 set apart for releases made elsewhere, 6e-8 is spent; state its"
+        ):
+            charge(home.ledger, name, outside({"epsilon": "0.1", "delta": "0.000000041"}, document="more"))
+    assert home.ledger.log.size() == size
+    charge(home.ledger, "copy", outside({"epsilon": "0.1", "delta": "0.00000004"}, document="more"))
+    described = describe_charges(home.ledger, home.ledger.dataset("adult"))
+    assert described["delta"] == {"apart": "0.0000001", "spent": "0.0000001"}
+    home.ledger.change_budget("adult", Decimal("4"), "a board", "steward")
+    assert home.ledger.dataset("adult").families[0].budget == replace(APART, epsilon=Decimal("4"))
+    reserve(home.ledger, request("adult", "0.5"))
+    assert problems(home) == []
+
+
+def test_where_nothing_is_set_apart_or_a_person_s_total_sets_nothing_a_delta_is_refused_with_what_to_state(begun):
+    home = begun(registration())
+    home.ledger.register(registration("visits", APART, unit=PEOPLE, person=Budget.of("9", "0.000001")))
+    for name, unit in (("adult", "record"), ("visits", "person")):
+        with pytest.raises(InputError, match=r"at registration \(--delta-outside\); state its noise \(dpserve charge"):
+            charge(home.ledger, name, outside(WITH_DELTA, unit=unit))
+    for wrong in ("0.000001", "0.000002"):
+        with pytest.raises(InputError, match="delta-outside=.*must be below delta"):
+            Budget.of("3", "0.000001", wrong)
+    with pytest.raises(InputError, match="delta-outside"):
+        Budget.of("3", "0", "0.0000001")
+
+
+def test_records_of_one_person_multiply_the_delta_and_a_total_founded_later_has_the_same_part(begun):
+    home = begun(registration("visits", APART, unit=PEOPLE))
+    seq = charge(home.ledger, "visits", outside({"epsilon": "0.1", "delta": "0.00000001"}, contributions=3))
+    exact = 3 * Decimal("0.2").exp() * Decimal("0.00000001")
+    assert exact <= Decimal(home.ledger.log.entry(seq).value["delta"]) <= exact * (1 + Decimal("1e-9"))
+    block_appending.append(home.ledger.log, NewBlock("visits", hexes("more"), 1000, "steward"), 2)
+    assert home.ledger.dataset("visits", blocks="2").person.budget == APART
+    later = outside({"epsilon": "0.1", "delta": "0.00000007"}, document="later", unit="person", blocks="2")
+    with pytest.raises(BudgetRefused, match="set apart"):  # the person was in block 1 too
+        charge(home.ledger, "visits", later)
+    charge(home.ledger, "visits", replace(later, curve=Curve.read({"epsilon": "0.1", "delta": "0.00000006"})))
+    assert problems(home) == []
+
+
+def test_the_auditor_believes_no_delta(begun):
+    home = begun(registration("visits", APART, unit=PEOPLE))
+    for document in ("one", "two"):
+        stated = {"epsilon": "0.1", "delta": "0.00000001"}
+        charge(home.ledger, "visits", outside(stated, document=document, contributions=3))
+    for fields, problem in (
+        ({"delta": "0.00000003"}, "below that of as many"),
+        ({"delta": "0.00000009"}, "of 0.0000001 set apart for releases made elsewhere, 0.000000126"),
+        ({"curve": {"epsilon": "0.1"}}, "must stand where"),
+    ):
+        replay, leaves = Replay(home.trust), home.ledger.log.entries()
+        for entry in leaves[:-1]:
+            replay.read(entry.seq, entry.body)
+        with pytest.raises(LedgerInvalid, match=problem):
+            replay.read(leaves[-1].seq, changed(leaves[-1].body, **fields))
+    first = home.ledger.log.entries()[1]
+    for total in ({"epsilon": "3", "delta": "0.000001"}, {**APART.to_entry(), "outside": "0.0000002"}):
+        replay, genesis = Replay(home.trust), home.ledger.log.entries()[0]
+        replay.read(genesis.seq, genesis.body)
+        with pytest.raises(LedgerInvalid, match="filter: is not the one"):
+            replay.read(first.seq, changed(first.body, budget=total))
+
+
+def test_charges_with_a_delta_and_jobs_up_to_the_total_keep_it_exactly():
+    """Pure jobs (randomized response) and one charge of all that is set apart, up to what the filter admits: the exact
+    delta of the worst releases with these prices, at the total's epsilon, is within the total.
+    """
+    total = Budget.of("1", "0.01", "0.004")
+    design, job = Filter.design(total), Curve.read({"epsilon": "0.05"}).price(Filter.design(total).orders)
+    outer = Curve.read({"epsilon": "0.1", "delta": "0.004"})
+    used, count = outer.price(design.orders), 0
+    while design.admits(used, job):
+        used, count = used + job, count + 1
+    assert count > 18  # more than pure sums alone admit
+    losses = {Fraction(0): 1.0}
+    for epsilon in [0.1, *[0.05] * count]:
+        step = Fraction(str(epsilon))
+        high, moved = exp(epsilon) / (1 + exp(epsilon)), dict[Fraction, float]()
+        for loss, chance in losses.items():
+            moved[loss + step] = moved.get(loss + step, 0) + chance * high
+            moved[loss - step] = moved.get(loss - step, 0) + chance * (1 - high)
+        losses = moved
+    fails = sum(chance * max(0.0, 1 - exp(1 - float(loss))) for loss, chance in losses.items())
+    exact = 0.004 + (1 - 0.004) * fails
+    assert 0.004 < exact <= float(total.delta)
