@@ -54,12 +54,12 @@ PRICES_SECONDS = 1.5  # a list works prices out for so long; the rest are told a
 async def submit_job(request: Request) -> Response:
     """Plan and reserve a job; 202 with its number at once. A worker process runs it."""
     job_request = JobRequest.of(await json_body(request))
-    rights = await _require_named(request, job_request)
+    rights = await require_named(request, job_request)
     job_json = await with_prices(request, reserve_job, state(request).home, job_request, rights)
     return json_response(job_json, 202, {"Location": f"/v1/jobs/{job_json['job']}"})
 
 
-async def _require_named(request: Request, job_request: JobRequest) -> Access:
+async def require_named(request: Request, job_request: JobRequest) -> Access:
     """Return the caller's rights. Forbidden unless they may train on the dataset, and see the model to begin from."""
     rights = await require_dataset(request, ("train",), job_request.dataset)
     if job_request.public is not None and not is_digest(job_request.public):
@@ -81,7 +81,7 @@ def reserve_job(home: Home, job_request: JobRequest, rights: Access) -> dict[str
 async def plan_job(request: Request) -> Response:
     """Price a job; spends nothing."""
     job_request = JobRequest.of(await json_body(request))
-    rights = await _require_named(request, job_request)
+    rights = await require_named(request, job_request)
     return json_response(await with_prices(request, price_job, state(request).home, job_request, rights))
 
 

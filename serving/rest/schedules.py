@@ -11,8 +11,9 @@ from accountant.access.grants import Access
 from accountant.home import Home
 from accountant.ledger.schedules import PERIODS
 from serving.http.rights import LISTED, NAMED
-from serving.http.routes import Door, access, caller, require_dataset, state, with_prices
+from serving.http.routes import Door, access, caller, state, with_prices
 from serving.rest import json_schemas
+from serving.rest.jobs import require_named
 from serving.wire import lists
 from serving.wire.errors import json_response
 from serving.wire.list_parts import Part, cut_schedules
@@ -41,7 +42,7 @@ async def begin_schedule(request: Request) -> Response:
     """
     known_query(request)
     schedule_request = ScheduleRequest.of(await json_body(request))
-    rights = await require_dataset(request, ("train",), schedule_request.dataset)
+    rights = await require_named(request, schedule_request)
     token = caller(request).created
     schedule_json = await with_prices(request, add_schedule, state(request).home, schedule_request, rights, token)
     return json_response(schedule_json, 200 if schedule_request.dry_run else 201)
@@ -78,7 +79,7 @@ SCHEDULE = json_schemas.record(
     {
         "delta": json_schemas.DECIMAL, "model": json_schemas.TEXT, "target": json_schemas.TEXT,
         "blocks": json_schemas.TEXT, "promote": {"type": "boolean"}, "evaluate": json_schemas.DECIMAL,
-        "parameters": json_schemas.ANY_OBJECT,
+        "public": json_schemas.TEXT, "parameters": json_schemas.ANY_OBJECT,
     },
     says="`alone`: how many more runs the budgets admit if no block comes, `until`: the day on which one is refused "
     "then; `fed`, `fed_until`: the same with a new block each period, null: for as long as that goes on; `since`: "

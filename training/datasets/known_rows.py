@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from accountant.errors import DataError
 from accountant.home import Home
+from accountant.ledger.comparisons import EVALUATE
 from accountant.ledger.families.families import Dataset
+from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import locked
 from models.features.features import Feature
-from training.datasets.copy_guard import LOCK, Guard
+from training.datasets.copy_guard import LOCK, Asker, Guard, dataset_of
 from training.datasets.overlap import LEAST_PEOPLE, SKETCH, Scan, Sketch, merge_sketches
 from training.rows.schema.schema import Schema
 from training.rows.tables.row_files import file_batches
@@ -66,6 +70,45 @@ def block_with(home: Home, blocks: Mapping[int, str], label: str, scan: Scan, ow
             same = name if scan.known[name].form == sketch.form else name + BEFORE
             shares[number] = scan.same_rows(same, own, sketch, by_values=False)
     return max(shares, key=lambda number: shares[number])
+
+
+@dataclass(frozen=True)
+class Door:
+    """Where a file of rows that are nobody's secret comes in: for a model of `dataset`, or to begin one from.
+    `instead`: what its bringer does where its rows stand in a dataset, whose name takes the place of {}.
+    """
+
+    home: Home
+    dataset: str
+    asker: Asker
+    instead: str
+
+
+def require_unregistered(
+    door: Door, path: Path, columns: Sequence[Feature], schema: Schema | None, is_public: bool
+) -> str:
+    """Return the sha256 of a file, in hex. InputError where its rows stand in a registered dataset, and else as
+    `find_registered`; DataError where it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"data={path}: cannot be read ({error.strerror})") from None
+    data = door.home.keys.commitment([b"a file ", digest.encode()])
+    guard = Guard(door.home, EVALUATE, door.dataset, door.asker, data)
+    registered = find_registered(guard, path, columns, schema, is_public)
+    if registered is not None and not door.asker.may_see(dataset_of(registered)):
+        raise InputError(
+            f"data={path.name}: its rows look registered, in a dataset that you may not see, and are private; ask its "
+            "steward"
+        )
+    if registered is not None:
+        raise InputError(
+            f"data={path.name}: its rows stand in the dataset {registered}, and are private: "
+            f"{door.instead.format(registered)}"
+        )
+    return digest
 
 
 def find_registered(

@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,6 +35,7 @@ from dpserve_verify.formats.canonical import whole_number
 from dpserve_verify.privacy.budget import check_name
 from training.jobs import earlier_schedules
 from training.kinds.training_steps import TrainingSteps
+from training.planning import starts
 from training.planning.plans import Planned, plan
 from training.requests import JobRequest
 
@@ -65,6 +67,8 @@ def make_schedule(
     if every not in PERIODS:
         raise InputError(f"every={every[:40]!r}: must be one of {', '.join(PERIODS)}")
     job_request = JobRequest.of(asked)
+    if job_request.public is not None:  # as it is now, in every period
+        job_request = replace(job_request, public=starts.resolve_start(home, job_request.public))
     stored = {"learner": job_request.learner} | job_request.to_json()
     begins = int(clock()) if since is None else since
     schedule = Schedule(check_name("schedule", name), every, begins, by, stored, token)

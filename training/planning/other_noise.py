@@ -22,9 +22,11 @@ from training.calibration.calibrate import rehearse
 from training.learners.ebm.ebm import DPEBM
 from training.learners.ebm.refits import refits
 from training.learners.job_words import TUNING
-from training.learners.parameters import learner_of
+from training.planning import starts
 from training.planning.plans import public_of
+from training.planning.starts import StartMissing
 from training.rows.schema.schema import schema_of
+from training.tuning.tune import fits_of
 
 REFITS = 20
 WITHOUT = "ask for the prediction without an interval"
@@ -53,11 +55,6 @@ class OtherNoise:
             )
         entry = home.ledger.reservation(certificate.reservation).value
         request = request_from_entry(entry)
-        if request.parameters.get("start"):
-            raise InputError(
-                "interval: the model began from a public score, and what noise does to the choice whether to leave it "
-                f"is not told; {WITHOUT}"
-            )
         if TUNING in request.parameters:
             raise InputError(
                 "interval: the model is the best of several runs, and what noise does to the choice among them is not "
@@ -65,14 +62,17 @@ class OtherNoise:
             )
         if certificate.form.claim.trust_model.startswith("institutions:"):
             raise InputError(f"interval: is not told of models of institutions, whose sums have two noises; {WITHOUT}")
-        learner = learner_of(name, request.parameters)
+        learner = fits_of(name, request.parameters)
         assert isinstance(learner, DPEBM)
         unit = Decimal(entry["unit"])
         try:
             dataset = home.ledger.dataset_of(certificate.reservation)
             schema = schema_of(home, dataset).question(request.target, request.parameters)
             public = public_of(dataset, schema, request.budget)
+            public = starts.begin(home, public, name, request.parameters)
             as_planned = rehearse(learner, public, unit) == plan_from_json(entry["plan"])
+        except StartMissing as error:
+            raise InputError(f"interval: {error.message}; {WITHOUT}") from None
         except RowsUnavailable as error:
             raise InputError(f"interval: {error.message}; {WITHOUT}, or a server that has the schema") from None
         except DpserveError:

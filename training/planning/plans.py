@@ -139,7 +139,10 @@ def request_of(home: Home, dataset: Dataset, asked: JobRequest) -> tuple[Request
         raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
     model = check_name("model", asked.dataset if asked.model is None else asked.model)
     target, why = _target(home, dataset, asked.target), dict[str, str]()
-    name, given = (asked.learner, asked.parameters) if asked.public is None else starts.named(home, asked)
+    name, given = asked.learner, asked.parameters
+    if asked.public is not None:
+        why = {CHOSEN: starts.WHY} if name == AUTO else {}
+        name, given = starts.resolve_job(home, asked)
     if name in OF_OTHERS:
         if asked.tuning is not None:
             raise InputError(f"learner={name}: learners of others are not tuned privately; leave the grid out")

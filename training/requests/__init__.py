@@ -95,7 +95,6 @@ class ScheduleRequest(JobRequest):
     """The same job once a period, from a moment on."""
 
     tuning: None = None
-    public: None = None
     idempotency_key: None = None
     name: Annotated[Name, Field(description="the schedule's name")] = ...  # type: ignore[assignment]
     every: Annotated[Literal["hour", "day", "week"], Field(description="the period: hour, day or week")] = "week"

@@ -33,13 +33,14 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Start:
-    """A public score of two classes: the log-odds of the second as a sum over the features. `terms`: of each feature, a
-    number per code; `digest`: sha256 of the model that it is of.
+    """A public score, a sum over the features: of two classes the log-odds of the second, of more a logit for each, of
+    a number half ranges from the middle of its range. `constant`: a number for each of these; `terms`: of each feature
+    and code as many; `digest`: sha256 of the model that it is of.
     """
 
     digest: str
-    constant: float
-    terms: tuple[tuple[float, ...], ...]
+    constant: tuple[float, ...]
+    terms: tuple[tuple[tuple[float, ...], ...], ...]
 
 
 PROMISES = EPSILON, MU = "epsilon", "mu"

@@ -11,7 +11,7 @@ from accountant.access.grants import Grant
 from accountant.access.tokens import NO_LIMITS
 from dpserve_verify.privacy.budget import Relation
 from serving.process.tokens import new_token
-from serving.rest import jobs, totals
+from serving.rest import jobs, schedules, totals
 from training.datasets.datasets import register
 from training.jobs import job
 from training.requests import JobRequest
@@ -22,7 +22,7 @@ RELEASE = {"mechanism": "a table", "why": "published", "rho": "0.001"}
 def test_the_steward_charges_and_a_start_is_a_model_that_one_may_see(tmp_path):
     ledgers.prepared()  # the files
     files = ledgers.scratch() / "files"
-    with site_at(tmp_path / "home", [*jobs.DOORS, *totals.DOORS]) as site:
+    with site_at(tmp_path / "home", [*jobs.DOORS, *totals.DOORS, *schedules.DOORS]) as site:
         home = site.home
         register(home, "adult", files / "rows.parquet", files / "schema.yaml", ledgers.TOTAL, Relation.ADD_REMOVE, None)
         steward, analyst = site.token("steward", "steward"), site.token("analyst", "train")
@@ -61,3 +61,8 @@ def test_the_steward_charges_and_a_start_is_a_model_that_one_may_see(tmp_path):
         assert planned.json()["learner"] == "ebm"
         assert site.bear(narrow, "POST", "/v1/plans", json=asked | {"public": None}).status_code == 200
         assert code(site.bear(narrow, "POST", "/v1/plans", json=asked))[0] in (403, 404)
+        rule = asked | {"name": "weekly", "dry_run": True}
+        made = site.bear(analyst, "POST", "/v1/schedules", json=rule)
+        assert made.json().get("public") == planned.json()["start"], made.text
+        assert site.bear(narrow, "POST", "/v1/schedules", json=rule | {"public": None}).status_code == 200
+        assert code(site.bear(narrow, "POST", "/v1/schedules", json=rule))[0] in (403, 404)

@@ -35,10 +35,11 @@ from training.learners.ebm.pairs import (
     joint_of,
     pairs_among,
 )
+from training.learners.ebm.public_start import OFF_LOGITS, ClassSum, StartSum, caution, choose, in_scores, moved_by
 from training.learners.ebm.queries import CLIP, GRID, SCORES, BinCounts, JointCounts
 from training.learners.ebm.splits import partition
 from training.rows.statistics.additive_rows import Joint
-from training.session.session import Public, Releaser
+from training.session.session import Public, Releaser, Start
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -75,6 +76,7 @@ class ClassModel:
         self._constant, self._slope = np.zeros(classes, np.int64), 1.0
         self._shares = np.full(classes, 1 / classes)
         self._clip = 1.0  # the first sum is of all that there is
+        self._caution = 1.0  # what steps are times: from a public start on
 
     def leaves(self, place: int) -> Integers:
         """Return the next public partition of a feature's bins, or a pair's cells."""
@@ -138,17 +140,48 @@ class ClassModel:
         alone = len(self.public.features)
         return range(alone, alone + (len(self.joints) if self.clear is None else self.clear))
 
+    def begin(self, start: Start) -> StartSum:
+        """Begin from a public score, a function of the row. Return what asks how far rows go along with it."""
+        self._terms, self._constant = in_scores(start, SCORES, self._limit)
+        self._bound()
+        self._caution = caution(self.public)
+        return ClassSum(tuple(self._terms), self._constant, self.noise.norm, self.public.relation)
+
+    def leave(self) -> None:
+        """Leave the start: begin from its constant alone."""
+        self._terms, self._caution = [np.zeros_like(term) for term in self._terms], 1.0
+        self._bound()
+
+    def _bound(self) -> None:
+        for ends, end in ((self._lows, np.min), (self._highs, np.max)):
+            ends[: len(self._terms)] = [end(term, axis=0) for term in self._terms]
+
     def start(self, query: ClassSums, sums: Integers) -> None:
         """Start from the sums of all residuals at score 0: a share of each class, and so the constants. The noise
         counts as so many rows: where it drowns their number, shares stay near even.
         """
         worth, classes = query.vectors.worth, self._shares.size
         weight = self._mean_weight()
+        if self.public.start is not None:
+            self._move(worth, sums)
+            self._clip = self.settings.clip
+            return
         rows = self._rows() * weight + self._noise(self.noise.starting, worth)
         shares = np.maximum(1 / classes + _level(sums * worth) / rows, RARE / classes)
         self._shares = shares / shares.sum()
         self._constant = np.rint(np.log(self._shares * classes) * SCORES).astype(np.int64)
         self._clip = self.settings.clip
+
+    def _move(self, worth: float, sums: Integers) -> None:
+        """Move a public start's constants by the sums of all that is left, and take classes' shares from them."""
+        for moves in (True, False):
+            chances = np.exp((self._constant - self._constant.max()) / SCORES)
+            shares = np.maximum(chances / chances.sum(), RARE / chances.size)
+            self._shares = shares / shares.sum()
+            if moves:
+                noise, curved = self._noise(self.noise.starting, worth), self._rows() * self._shares
+                moved = moved_by(_level(sums * worth), curved, noise, OFF_LOGITS)
+                self._constant = self._constant + np.rint(moved * SCORES).astype(np.int64)
 
     def step(self, place: int, leaves: Integers, query: ClassSums, sums: Integers) -> None:
         """Add rate * sum / (h + ridge * noise) on every bin of a leaf and for each class, h being its noisy rows times
@@ -161,7 +194,7 @@ class ClassModel:
         noise = self._noise(self.noise.summing, worth)
         # the fewer pairs are learnt, the more and the finer steps each makes
         share = len(self.kept) / self.pairs.many if place in self.kept else 1.0
-        gain = share * self.settings.rate / (h + self.settings.ridge * sqrt(share) * noise)
+        gain = self._caution * share * self.settings.rate / (h + self.settings.ridge * sqrt(share) * noise)
         moved = np.rint(gain * worth * SCORES * _level(sums.reshape(h.shape)))[leaves]
         term = np.clip(self._terms[place] + moved, -self._limit, self._limit).astype(np.int64)
         self._terms[place] = term  # a new array each time: rows know a term by its object
@@ -180,6 +213,9 @@ class ClassModel:
         What is left of a class, over its share, says how far its mean chance is below that: by the log of it.
         """
         worth = query.vectors.worth
+        if self.public.start is not None:
+            self._move(worth, sums)
+            return
         rows = self._rows() * self._shares + self._noise(self.noise.starting, worth)
         moved = -np.log1p(-np.clip(_level(sums * worth) / rows, -MOST_LEFT, MOST_LEFT))
         self._constant = self._constant + np.rint(moved * SCORES).astype(np.int64)
@@ -273,6 +309,8 @@ def learn_classes(
     weighed = class_balance(public.prevalence, balance or 0.0)
     model = ClassModel(public, settings, noise, [count / GRID for count in counts], pairs, weighed)
     whole, alone = np.zeros(public.features[0].bins, np.int64), range(len(features))
+    if public.start is not None:
+        choose(session, model, public.start)
     query = model.query(0, whole)
     model.start(query, session.release(query, noise.starting))
     _boost(session, model, settings.epochs * len(alone), alone)

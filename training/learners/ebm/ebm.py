@@ -44,6 +44,7 @@ from training.learners.ebm.engines import check_engine, engine_rule
 from training.learners.ebm.model import Model
 from training.learners.ebm.noise import DEARER, Noise, convex_noise, noise_of, unit_near
 from training.learners.ebm.pairs import AUTO, Places, asked_pairs
+from training.learners.ebm.public_start import choose
 from training.learners.ebm.queries import GRID, BinCounts, JointCounts
 from training.session.session import Public, Releaser
 
@@ -79,8 +80,7 @@ class DPEBM(PrivateLearner):
       already.
     - `engine`: how features' curves are learnt, "epochs" of sums, or at once as the noisy minimum of a "convex" loss:
       two classes, of records that are added or removed, one of each unit. Default: "auto".
-    - `start`: sha256 of the public model that boosting begins from, of two classes; `dpserve train --public` names it.
-      Default: "".
+    - `start`: sha256 of the public model that boosting begins from; `dpserve train --public` names it. Default: "".
     """
 
     name: ClassVar[str] = "ebm"
@@ -128,8 +128,6 @@ class DPEBM(PrivateLearner):
             return
         if public.start is None or public.start.digest != self.start:
             raise InputError(f"start={self.start!r:.80}: name a public model by dpserve train --public FILE, or MODEL")
-        if len(public.classes or ()) != 2:
-            raise InputError("start: a public start is of two classes; leave it out")
         fixed = {"cuts": ("auto", "declared"), "bins": (None,), "engine": ("auto", "epochs"), "balance": (None,)}
         wrong = [name for name, values in fixed.items() if getattr(self, name) not in values]
         wrong += ["pairs"] if self.pairs not in (AUTO, 0, "0") else []
@@ -216,8 +214,7 @@ class DPEBM(PrivateLearner):
         weighed = class_weights(public, self.balance)
         model = Model(public, settings, noise, [count / GRID for count in counts], pairs, weighed=weighed)
         if public.start is not None:
-            lost = model.begin(public.start)
-            model.choose(lost, session.release(lost, noise.choosing))
+            choose(session, model, public.start)
         whole = np.zeros(public.features[0].bins, np.int64)
         model.start(session.release(model.query(0, whole), noise.starting))
         sums = settings.epochs * len(features)

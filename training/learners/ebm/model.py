@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, log, pi, sqrt
+from math import log, pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from models.parts.pairs import PairTerm, in_rows
 from training.learners.base.class_weights import Balance, mean_weight
 from training.learners.boosting.probabilities import fit_bends
 from training.learners.ebm.convex import TABLE_UNIT, Blocks, ConvexLoss, Layout, term_variances
-from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults, strength
+from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults
 from training.learners.ebm.noise import Mechanism, Noise, count_rows
 from training.learners.ebm.pairs import (
     GIVING,
@@ -28,6 +28,16 @@ from training.learners.ebm.pairs import (
     gains_of,
     joint_of,
     pairs_among,
+)
+from training.learners.ebm.public_start import (
+    OFF_LOGITS,
+    OFF_RANGES,
+    ChanceSum,
+    NumberSum,
+    StartSum,
+    caution,
+    in_scores,
+    moved_by,
 )
 from training.learners.ebm.queries import (
     CLIP,
@@ -41,7 +51,6 @@ from training.learners.ebm.queries import (
     PairSums,
     Residuals,
     SquareSum,
-    StartLoss,
 )
 from training.learners.ebm.splits import partition
 from training.rows.partitions.partition import TARGET_GRID
@@ -50,11 +59,7 @@ from training.session.session import Public, Start
 
 LEAST = 0.001  # half ranges: no clip of a number's residuals is below it
 STEPS = 3.0  # as many full steps as a feature by itself would need: features correct each other
-FARTHEST = 7.0  # logits: a public start's constant is at most so far from 0
 LEAST_RATE = 0.05  # of a public start: the share that curvature is taken at
-MOST_MOVED = 2.0  # logits, that its constant is moved by
-PLAIN = 100.0  # strength from which on steps from a start are as large as others: below, noise adds more than is left
-SURE = 2.0  # deviations of the noise: what says that a start is worse than none
 RARE = 0.01  # the base rate that a model starts from is at least so far from 0 and 1
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -90,8 +95,7 @@ class Model:
         self._bends: Bends = ()
         self._clip = 1.0  # the first sum is of all that there is
         self._left: ClassResiduals | None = None  # the last ones
-        self._begun = False  # from a public start
-        self._caution = 1.0  # what the rate is times, from a start on
+        self._caution = 1.0  # what steps are times: from a public start on
 
     def leaves(self, place: int) -> Integers:
         """Return the next public partition of a feature's bins, or a pair's cells."""
@@ -166,24 +170,19 @@ class Model:
         """Return the noisy rows per cell of the last pair."""
         self.counts.append(counts / GRID)
 
-    def begin(self, start: Start) -> StartLoss:
-        """Begin from a public score, a function of the row. Return what asks whether rows say that it is worse than
-        none.
-        """
-        self._terms = [np.rint(np.array(term) * SCORES).astype(np.int64) for term in start.terms]
-        self._terms = [np.clip(term, -self._limit, self._limit) for term in self._terms]
-        self._constant = round(min(max(start.constant, -FARTHEST), FARTHEST) * SCORES)
+    def begin(self, start: Start) -> StartSum:
+        """Begin from a public score, a function of the row. Return what asks how far rows go along with it."""
+        terms, constant = in_scores(start, self._grid, self._limit)
+        self._terms, self._constant = [term[:, 0] for term in terms], int(constant[0])
+        self._caution = caution(self.public)
         self._bound()
-        return StartLoss(tuple(self._terms), self._constant, self.noise.norm, self.public.relation)
+        kind = NumberSum if self._number else ChanceSum
+        return kind(tuple(self._terms), self._constant, self.noise.norm, self.public.relation)
 
-    def choose(self, query: StartLoss, lost: Integers) -> None:
-        """Leave the start where rows lose more by it than without it, beyond what noise makes of that."""
-        moved = query.sensitivity(self.public.relation) / GRID
-        self._begun = bool((lost / GRID <= SURE * moved * self._noise(self.noise.choosing, 1 / GRID)).all())
-        self._caution = min(1.0, (strength(self.public) / PLAIN) ** 2) if self._begun else 1.0
-        if not self._begun:
-            self._terms, self._constant = [np.zeros_like(term) for term in self._terms], 0
-            self._bound()
+    def leave(self) -> None:
+        """Leave the start: begin from its constant alone."""
+        self._terms, self._caution = [np.zeros_like(term) for term in self._terms], 1.0
+        self._bound()
 
     def _bound(self) -> None:
         self._lows, self._highs = ([int(end(term)) for term in self._terms] for end in (np.min, np.max))
@@ -196,13 +195,17 @@ class Model:
         """
         worth = self._residuals().worth
         weight = mean_weight(self.public, self.weighed)
-        mean = float(total[0]) * worth / (self._rows() * weight + self._noise(self.noise.starting, worth))
-        if self._number:
+        noise = self._noise(self.noise.starting, worth)
+        mean = float(total[0]) * worth / (self._rows() * weight + noise)
+        if self.public.start is not None:
+            if not self._number:
+                rate = min(max(1 / (1 + np.exp(-self._constant / SCORES)), LEAST_RATE), 1 - LEAST_RATE)
+                self._curvature = rate * (1 - rate)
+            off = OFF_RANGES if self._number else OFF_LOGITS
+            moved = moved_by(float(total[0]) * worth, self._rows() * self._curvature, noise, off)
+            self._constant += round(float(moved) * self._grid)
+        elif self._number:
             self._constant = round(min(max(mean, -1.0), 1.0) * TARGET_GRID)
-        elif self._begun:
-            rate = min(max(1 / (1 + exp(-self._constant / SCORES)), LEAST_RATE), 1 - LEAST_RATE)
-            self._curvature = rate * (1 - rate)
-            self._constant += round(min(max(mean / self._curvature, -MOST_MOVED), MOST_MOVED) * SCORES)
         else:
             rate = min(max(0.5 + mean, RARE), 1 - RARE)
             self._constant, self._curvature = round(log(rate / (1 - rate)) * SCORES), rate * (1 - rate) * weight

@@ -20,6 +20,7 @@ from training.learners.base.leaf_sensitivity import Norm
 from training.learners.boosting.defaults import strength
 from training.learners.ebm.convex import Layout
 from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults, mu_of
+from training.learners.ebm.defaults import strength as told
 from training.session.session import Public
 
 Floats = NDArray[np.float64]
@@ -29,7 +30,7 @@ START = Fraction(1, 100)  # of the budget, for each sum that a model starts from
 CURVED = Fraction(1, 3)  # the curvature of one convex fit is charged as so much of one over its noise multiplier
 NEARER = 20  # what is added to its minimum has so much larger a noise multiplier
 DEARER = 0.9  # such a fit, charged by Renyi curves alone, gets about so much of the unit
-CHOOSING = Fraction(1, 10)  # of the budget, for whether to leave a public start, where there is one
+CHOOSING, LEAST, MOST = 40.0, 0.02, 0.75  # four deviations of noise are what rows say of a start; shares of the budget
 PLACING = Fraction(1, 50)  # of the budget, for the counts by which chances are placed
 
 
@@ -110,8 +111,17 @@ def _ratios(
     together = counts_share(public, strength(public))
     finding = together / (1 - together) * sums / max(1, 2 * counted_numbers(public))
     counting = share * sums / (features + pairs.many) / (1 - share)
-    starting, placing, choosing = (max(Fraction(1), part * sums) for part in (START, PLACING, CHOOSING))
+    choosing = choosing_share(public) / (1 - choosing_share(public)) * sums
+    starting, placing = (max(Fraction(1), part * sums) for part in (START, PLACING))
     return finding, SCORING / (1 - SCORING) * sums, counting, starting, placing, choosing
+
+
+def choosing_share(public: Public) -> Fraction:
+    """Return the share of the budget for whether to leave a public start: what tells a wrong one, and with few rows
+    most of it, for the rounds have little to learn with then.
+    """
+    signal = told(public) * sqrt(len(public.features))
+    return Fraction(min(MOST, max(LEAST, (CHOOSING / signal) ** 2)))
 
 
 def _pure(unit: Decimal, ratio: Fraction) -> DiscreteLaplace:

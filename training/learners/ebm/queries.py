@@ -331,45 +331,6 @@ def together(table: NDArray[Any]) -> Any:
 
 
 @dataclass(frozen=True)
-class StartLoss:
-    """How much more rows lose by a public start than by its constant alone, and than by even odds: two sums of
-    differences of log losses, each clipped to -1..1 nats.
-    """
-
-    terms: tuple[Integers, ...]
-    constant: int
-    norm: Norm
-    relation: Relation
-    purpose: ClassVar[str] = "compare the public start with none"
-    size: ClassVar[int] = 2
-
-    @property
-    def most(self) -> int:
-        """Return what a row adds to a sum at most, in grid steps: a row replaced moves it by twice as much."""
-        return GRID if self.relation is Relation.ADD_REMOVE else GRID // 2
-
-    def sensitivity(self, relation: Relation) -> int:
-        """Return how far one row moves both sums, each by GRID at most, rounded up. PlanMismatch for another
-        relation.
-        """
-        if relation is not self.relation:
-            raise PlanMismatch(f"relation={relation}: the losses were scaled for {self.relation}")
-        return 2 * GRID if self.norm == "l1" else isqrt(2 * GRID**2 - 1) + 1
-
-    def __call__(self, rows: Rows) -> Integers:
-        low = max(self.constant + sum(int(term.min()) for term in self.terms), -CLIP)
-        high = max(low, min(self.constant + sum(int(term.max()) for term in self.terms), CLIP))
-        signed = np.array([[1.0], [-1.0]]) * np.arange(low, high + 1) / SCORES
-        asked, whole = AdditiveRows(rows, self.terms), np.zeros(self.terms[0].size, np.int64)
-        sums = []
-        for odds in (self.constant / SCORES, 0.0):
-            lost = np.logaddexp(0, signed) - np.logaddexp(0, [[odds], [-odds]])
-            table = np.trunc(np.clip(lost, -1, 1) * self.most).astype(np.int32)
-            sums.append(asked.class_sums(0, whole, table, low - self.constant))
-        return np.concatenate(sums)
-
-
-@dataclass(frozen=True)
 class SquareSum:
     """A number: the sum of min(|target - constant|, 1)^2, in half ranges, times TARGET_GRID. One sum of parts from 0 to
     TARGET_GRID: a row moves it by no more than that under either relation.

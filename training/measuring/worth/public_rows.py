@@ -1,8 +1,10 @@
-"""What a model is worth on rows that are nobody's secret: exact, free, and by the word of who brings them."""
+"""Rows that are nobody's secret, by the word of who brings them: what a model is worth on them, exactly and free, and
+what boosting may begin from.
+"""
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,6 @@ from numpy.typing import NDArray
 from accountant.access.grants import Access
 from accountant.errors import DataError
 from accountant.home import Home
-from accountant.ledger.comparisons import EVALUATE
 from accountant.system.lazy_import import load
 from dpserve_verify.errors import InputError
 from models.features.column_law import ClassFeature, told_row
@@ -24,14 +25,19 @@ from models.store.loading import VerifiedModel
 from models.worth.layout import BINS
 from models.worth.report import Curve, Report, curves_of
 from models.worth.stated import layout_of
-from training.datasets.copy_guard import Asker, Guard, dataset_of
+from training.datasets.copy_guard import Asker
 from training.datasets.described import written_as
-from training.datasets.known_rows import find_registered
-from training.rows.schema.schema import Schema, Target
-from training.rows.tables.data import read_classes
+from training.datasets.known_rows import Door, require_unregistered
+from training.planning import starts
+from training.requests import JobRequest
+from training.rows.schema.schema import Schema, Target, schema_of
+from training.rows.tables.data import read_batches, read_classes
 from training.rows.tables.row_files import read_columns
 
 known = load("sklearn.metrics")
+BEGIN_INSTEAD = "begin from a released model of {}, or from other rows"
+FEWEST_ROWS = 50  # that a start is learnt from
+INSTEAD = "evaluate on them by --dataset {} --epsilon E, from the budget of those people"
 WORD = "measured by {by} on rows of their own: not certified, and free"
 
 
@@ -55,23 +61,11 @@ def evaluate_rows(
             files were compared in the last hour (`training.datasets.copy_guard`).
     """
     ensemble = verified.ensemble
-    texts = tuple(map(str, ensemble.classes))
-    answer = ClassFeature(ensemble.target, texts) if texts else NumericFeature(ensemble.target, ())
+    answer = _answer_of(ensemble.target, ensemble.classes)
     about = verified.certificate.form.dataset
     schema = written_as(home, about.name, about.schema_digest, said)
-    digest = _digest_of(path)
-    guard = Guard(home, EVALUATE, about.name, Asker(by, access), home.keys.commitment([b"a file ", digest.encode()]))
-    registered = find_registered(guard, path, [*ensemble.features, answer], schema, is_public)
-    if registered is not None and not guard.asker.may_see(dataset_of(registered)):
-        raise InputError(
-            f"data={path.name}: its rows look registered, in a dataset that you may not see, and are private; ask its "
-            "steward"
-        )
-    if registered is not None:
-        raise InputError(
-            f"data={path.name}: its rows stand in the dataset {registered}, and are private: evaluate on them by "
-            f"--dataset {registered} --epsilon E, from the budget of those people"
-        )
+    door = Door(home, about.name, Asker(by, access), INSTEAD)
+    digest = require_unregistered(door, path, [*ensemble.features, answer], schema, is_public)
     scores, answers, without = _read(ensemble, path, answer, schema)
     found, curves = _figures(ensemble, scores, answers)
     word = WORD.format(by=by)
@@ -90,13 +84,25 @@ def evaluate_rows(
     return Report(f"What {reference} is worth on {path.name}", facts, metrics, curves, body)
 
 
-def _digest_of(path: Path) -> str:
-    """Return the sha256 of the file's bytes, in hex. DataError where it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise DataError(f"data={path}: cannot be read ({error.strerror})") from None
+def learn_start(home: Home, asked: JobRequest, path: Path, by: str, access: Access | None = None) -> str:
+    """Learn a start from a file of public rows, without noise, by the dataset's schema; return its digest. `access`:
+    what `by` may see; None: they hold the keys of the home.
+
+    Nothing checks that the rows are public: who brings them says so. DataError where they do not fit the schema,
+    InputError where they are fewer than FEWEST_ROWS, or stand in a registered dataset (docs/privacy/copies.md).
+    """
+    question = schema_of(home, home.ledger.dataset(asked.dataset)).question(asked.target, asked.parameters)
+    answer = _answer_of(question.target, question.classes)
+    door = Door(home, asked.dataset, Asker(by, access), BEGIN_INSTEAD)
+    require_unregistered(door, path, [*question.features, answer], question, is_public=True)
+    table = pa.Table.from_batches(read_batches(path, question))
+    if len(table) < FEWEST_ROWS:
+        raise InputError(f"public={path.name}: {len(table)} rows; a start needs {FEWEST_ROWS}")
+    return starts.keep(home, starts.learn_openly(question, table))
+
+
+def _answer_of(target: str, classes: Sequence[Any] | None) -> Feature:
+    return ClassFeature(target, tuple(map(str, classes))) if classes else NumericFeature(target, ())
 
 
 def _read(

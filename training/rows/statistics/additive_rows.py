@@ -101,6 +101,12 @@ class AdditiveRows:
         """Return `number_sums` per cell of each pair: (pairs, most cells), 0 where a pair has fewer."""
         return self._rows.ask(NumberCells(self._model, tuple(pairs), constant, clip, factor))
 
+    def agreement(self, constant: int, left: int, added: int, most: int) -> Integers:
+        """Sum what scores add, clipped to -added..added, times what the constant leaves of targets, clipped to
+        -left..left, in steps of `left` * `added` / `most`, toward zero. (1,)
+        """
+        return self._rows.ask(Agreement(self._model, constant, left, added, most))
+
     def band_counts(self, last: Integers) -> Integers:
         """Return rows per class and band of scores: (2, bands); `last`: the last score of every band but the highest,
         without the constant.
@@ -179,6 +185,26 @@ class NumberCells:
             kernels.additive.number_values(part.targets[some], scores[some], *about, found)
 
         return _cell_sums(part, self.pairs, values)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """As `AdditiveRows.agreement`."""
+
+    model: Model
+    constant: int
+    left: int
+    added: int
+    most: int
+
+    def __call__(self, part: Partition) -> Integers:
+        scores, total = _score_rows(part, self.model).scores, 0
+        for start in range(0, part.size, BLOCK):
+            block = slice(start, start + BLOCK)
+            left = np.clip(part.targets[block].astype(np.int64) - self.constant, -self.left, self.left)
+            products = left * np.clip(scores[block].astype(np.int64), -self.added, self.added)
+            total += int((np.sign(products) * (np.abs(products) * self.most // (self.left * self.added))).sum())
+        return np.array([total], np.int64)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from training.rows.partitions.rows import Rows
 from training.rows.statistics.additive_rows import WIDEST, Joint, Progress
 
 MEMO = "softmax"
+BLOCK = 1 << 18  # rows whose scores are held at one time
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +64,12 @@ class SoftmaxRows:
     def slopes(self, softmax: Softmax, farthest: int, most: int) -> Integers:
         """Sum over rows what `kernels.softmax.sum_slopes` says: (2,)."""
         return self._rows.ask(SlopeSums(self._model, softmax, farthest, most))
+
+    def agreement(self, chances: Integers, far: int, most: int) -> Integers:
+        """Sum the label's score less the mean by `chances`, whole numbers, clipped to -far..far, in steps of
+        `far` / `most`, toward zero. (1,)
+        """
+        return self._rows.ask(Agreement(self._model, chances, far, most))
 
 
 Model = tuple[tuple[Integers, ...], tuple[Joint, ...]]  # terms, and the joints that the last of them are of
@@ -123,6 +130,25 @@ class SlopeSums:
         exponents = of.constant, of.powers, of.shift, of.digits
         sums: Integers = kernels.softmax.sum_slopes(part.labels, scores, *exponents, self.farthest, self.most)
         return sums
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """As `SoftmaxRows.agreement`."""
+
+    model: Model
+    chances: Integers
+    far: int
+    most: int
+
+    def __call__(self, part: Partition) -> Integers:
+        scores, whole, total = _score_rows(part, self.model).scores, int(self.chances.sum()), 0
+        for start in range(0, part.size, BLOCK):
+            block = scores[start : start + BLOCK].astype(np.int64)
+            own = block[np.arange(len(block)), part.labels[start : start + BLOCK]]
+            more = np.clip(own * whole - block @ self.chances, -self.far, self.far)
+            total += int((np.sign(more) * (np.abs(more) * self.most // self.far)).sum())
+        return np.array([total], np.int64)
 
 
 def _score_rows(part: Partition, model: Model) -> _Progress:

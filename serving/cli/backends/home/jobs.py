@@ -18,11 +18,11 @@ from training.requests import JobRequest
 
 if TYPE_CHECKING:
     from training.jobs import job
-    from training.measuring.worth import evaluate
-    from training.planning import plans, starts
+    from training.measuring.worth import evaluate, public_rows
+    from training.planning import plans
 else:  # what prices, fits and certifies; a list of jobs does without
     job, plans = later("training.jobs.job"), later("training.planning.plans")
-    starts = later("training.planning.starts")
+    public_rows = later("training.measuring.worth.public_rows")
     evaluate = later("training.measuring.worth.evaluate")
 
 LOOK_SECONDS = 0.5
@@ -38,7 +38,7 @@ class HomeJobs(Jobs):
         """Return the price of a job."""
         job_request, home = JobRequest.of(request), Home.open()
         promotes = _may_promote(home, job_request)
-        job_request = _with_start(home, job_request)
+        job_request = with_start(home, job_request)
         plan = plans.plan(home, job_request, this_user(), promotes)
         if job_request.evaluate is None:
             return plan.to_json()
@@ -48,7 +48,7 @@ class HomeJobs(Jobs):
         """Run a job to its end."""
         job_request, home = JobRequest.of(request), Home.open()
         promotes = _may_promote(home, job_request)
-        job_request = _with_start(home, job_request)
+        job_request = with_start(home, job_request)
         job.recover(home)
         return job.train(home, job_request, by=this_user(), key=key, progress=progress, promotes=promotes)
 
@@ -90,9 +90,9 @@ def _may_promote(home: Home, asked: JobRequest) -> bool:
     return require_access(home, "train", dataset=asked.dataset).may("promote", model=asked.model or asked.dataset)
 
 
-def _with_start(home: Home, asked: JobRequest) -> JobRequest:
+def with_start(home: Home, asked: JobRequest) -> JobRequest:
     """Put in the place of a file of public rows the start that is learnt from it."""
     if asked.public is None or not Path(asked.public).is_file():
         return asked
-    learnt = starts.learn_start(home, asked.dataset, asked.target, Path(asked.public), asked.parameters)
+    learnt = public_rows.learn_start(home, asked, Path(asked.public), this_user(), require_access(home))
     return replace(asked, public=learnt)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from accountant.home import Home
 from serving.cli.backends.abstract import Body, Request, Schedules, without_defaults
+from serving.cli.backends.home.jobs import with_start
 from serving.cli.backends.user import require_access, this_user
 from serving.wire.list_parts import Part, cut_schedules
 from training.jobs import schedule
+from training.requests import JobRequest
 
 
 class HomeSchedules(Schedules):
@@ -16,8 +18,8 @@ class HomeSchedules(Schedules):
         """Enter a schedule."""
         home = Home.open()
         require_access(home, "train", dataset=request["dataset"])
-        since = schedule.moment(start)
-        new = schedule.make_schedule(home, name, every, without_defaults(request), this_user(), since, token=None)
+        since, asked = schedule.moment(start), with_start(home, JobRequest.of(without_defaults(request))).to_json()
+        new = schedule.make_schedule(home, name, every, asked, this_user(), since, token=None)
         return schedule.schedule_to_json(home, schedule.add(home, new))
 
     def list_part(self, part: Part) -> Body:

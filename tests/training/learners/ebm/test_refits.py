@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from scipy.stats import t
 
@@ -13,6 +15,7 @@ from dpserve_verify.errors import InputError
 from models.parts.other_noise import noise_interval, read_level, student_quantile
 from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
 from training.learners.ebm.refits import Draws, MadeUpSession, refits, rows_like
+from training.planning.starts import learn_openly, score_of
 from training.rows.schema.schema import parse_schema
 from training.rows.tables.data import columns_of
 
@@ -42,17 +45,21 @@ def people():
     ), score
 
 
-@pytest.fixture(scope="module", params=["class", "number"])
+@pytest.fixture(scope="module", params=["class", "number", "class from a start"])
 def fitted(request):
     """A learner, what is public, models of the same rows under different noise that is the same in every run of this
     test, and columns of people."""
     kind, draw = request.param, np.random.default_rng(8)
-    schema = parse_schema(SCHEMA.format(target=TARGETS[kind], rows=ROWS).encode())
+    schema = parse_schema(SCHEMA.format(target=TARGETS[kind.split()[0]], rows=ROWS).encode())
     X, score = people()
     noisy = score + draw.normal(0, 0.7, ROWS)
     learns, y = (DPEBMRegressor, noisy) if kind == "number" else (DPEBMClassifier, np.where(noisy > 0, "yes", "no"))
     learner = learns(schema=schema, epsilon=2, epochs=12)
     schema, public, rows = learner.declared(X, pa.array(y) if kind == "number" else y)
+    if kind == "class from a start":
+        older = X.append_column("y", pa.array(y)).filter(pc.greater(X["age"], 50))
+        public = replace(public, start=score_of(learn_openly(schema, older), public, "0" * 64))
+        learner.start = public.start.digest
     unit = learner.recipe(public).unit
 
     def fit(number):
