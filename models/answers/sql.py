@@ -30,6 +30,9 @@ FORM = (
 CLAUSES = {"expressions", "from_", "from", "where", "group", "having", "order", "limit"}
 FIGURES: Mapping[type[exp.Expression], Kind] = {exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg"}
 COMPARED: Mapping[type[exp.Expression], Sign] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+TURNED: Mapping[type[exp.Expression], type[exp.Expression]] = {
+    exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ, exp.NEQ: exp.NEQ
+}  # fmt: skip
 CASTS = {"DATE", "DATETIME", "TIME", "TIMESTAMP"}
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 Edges = Callable[[Column], Sequence[float]]
@@ -135,7 +138,8 @@ class _Reader:
         if kind is None:
             hint = "; for quantiles: dpserve profile" if isinstance(inner, exp.Max | exp.Min | exp.Median) else ""
             raise InputError(f"select: {node.sql()[:60]!r}: must be count(*), or count, sum or avg of a column{hint}")
-        if kind == "count" and isinstance(inner.this, exp.Star) and not inner.expressions:
+        is_of_rows = isinstance(inner.this, exp.Star) if kind == "count" else False
+        if (is_of_rows or (kind != "avg" and _is_number(inner.this, 1))) and not inner.expressions:
             return self._named("count", None, where, alias)
         if inner.expressions:
             raise InputError(f"select: {node.sql()[:60]!r}: of one column")
@@ -157,9 +161,8 @@ class _Reader:
         then, condition = branches[0].args["true"], branches[0].this
         if isinstance(case, exp.Case) and case.this is not None:
             condition = exp.EQ(this=case.this, expression=condition)
-        to_zero = isinstance(otherwise, exp.Literal) and otherwise.sql() == "0"
+        to_zero, is_one = _is_number(otherwise, 0), _is_number(then, 1)
         to_nothing = otherwise is None or isinstance(otherwise, exp.Null)
-        is_one = isinstance(then, exp.Literal) and then.sql() == "1"
         column = self.column(then) if isinstance(then, exp.Column) else None
         fits = {"count": to_nothing, "sum": to_zero or to_nothing, "avg": to_zero if is_one else to_nothing}
         if len(branches) != 1 or not fits[kind] or not (is_one or column is not None):
@@ -220,6 +223,12 @@ class _Reader:
         if isinstance(inner, exp.Column):
             column = self.column(inner)
             return self._values(column, [exp.true()], negated)
+        if type(inner) in TURNED and isinstance(inner.expression, exp.Column):
+            inner = TURNED[type(inner)](this=inner.expression, expression=inner.this)
+        if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Boolean):
+            condition = self._values(self.column(inner.this), [inner.expression], False)
+            others = tuple(code for code in condition.column.codes if code not in (condition.codes or ()))
+            return Condition(condition.column, others) if negated else condition  # a missing value is not true
         if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
             return Condition.by_missing(self.column(inner.this), not negated)
         if isinstance(inner, exp.EQ | exp.NEQ | exp.In) and not inner.args.get("query"):
@@ -354,6 +363,11 @@ def _joined(node: exp.Expression) -> list[exp.Expression]:
     if isinstance(node, exp.Paren):
         return _joined(node.this)
     return [*_joined(node.this), *_joined(node.expression)] if isinstance(node, exp.And) else [node]
+
+
+def _is_number(node: exp.Expression | None, number: int) -> bool:
+    """Tell whether a node is this number, 1 or 1.0."""
+    return isinstance(node, exp.Literal) and not node.is_string and float(node.this) == number
 
 
 def _in_order(conditions: Mapping[str, Condition]) -> tuple[Condition, ...]:

@@ -32,7 +32,7 @@ COLUMNS = {
 GROUPS = ["", "sex", "class", "member", "sex, class", "class, sex", "age"]
 WHERE = [
     "", "sex = 'Male'", "sex <> 'Male'", "class in ('a', 'b')", "class = 'a' and member", "age > 30", "age > 40",
-    "age <= 60 and sex = 'Male'", "age is null", "sex = 'Female' and class <> 'c'",
+    "age <= 60 and sex = 'Male'", "age is null", "member is not true", "sex = 'Female' and class <> 'c'",
 ]  # fmt: skip
 FIGURES = [
     "count(*)", "count(*), avg(age)", "count(*) filter (where sex = 'Male') n", "count(age), sum(age)",
