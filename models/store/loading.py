@@ -137,6 +137,7 @@ def sentences_of(certificate: Certificate) -> tuple[str, ...]:
         return ()
     together, growth = certificate.form.dataset.together, certificate.growth
     return (
+        *([f"all of this is {certificate.word}: a program read the rows"] if certificate.word else []),
         certificate.derived_preprocessing,
         *filter(None, [certificate.learner_words]),
         *(

@@ -115,6 +115,7 @@ def predict(
     with show_progress(f"predicting with {name}") as progress:
         body = backend().models.predict(name, data, schema, out, progress, keep or (), notes, level)
     summary = f"{body['target']} of {body['records']} records predicted with {body['model']}, written to {out}"
+    summary += f"; its price is {body['vouched']}" if "vouched" in body else ""
     show(json, body, summary)
 
 

@@ -7,12 +7,12 @@ schema as well.
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import ipc
@@ -38,7 +38,7 @@ class Source:
     @property
     def headers(self) -> dict[str, str]:
         """Return what an answer in JSON says of the model, as headers."""
-        return {"Dpserve-Model": self.reference, "Dpserve-Certificate": orjson.dumps(self.certificate).decode()}
+        return {"Dpserve-Model": self.reference, "Dpserve-Certificate": json.dumps(self.certificate)}
 
 
 def table_answer(

@@ -240,8 +240,12 @@ def main() -> None:
             found = import_module(name)
             if call:
                 attrgetter(call)(found)()
-        seal(given["memory"], given["seconds"])
     except Exception as error:
+        write({"unloaded": f"{each}: {error}"})
+        return
+    try:
+        seal(given["memory"], given["seconds"])
+    except OSError as error:
         write({"unsealed": str(error)})
         return
     write({"sealed": True})

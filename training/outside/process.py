@@ -48,6 +48,10 @@ class SealedProcess:
         try:
             self.send(self._limits)
             first = self.read()
+            if "unloaded" in first:
+                raise InputError(
+                    f"learner: a module of it cannot be loaded ({first['unloaded']!r:.200}); install its package"
+                )
             if first != {"sealed": True}:
                 raise InputError(
                     f"learner: this system cannot seal a process ({first.get('unsealed')!r:.200}); learners of others "

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from accountant.home import settings
 from accountant.ledger import learner_admissions
 from accountant.noise.mechanisms import DiscreteGaussian
 from accountant.privacy.claims import BOUNDS
@@ -164,6 +165,10 @@ OF_OTHERS = {kind.name: kind for kind in (OutsideLearner, VouchedLearner)}
 
 
 def check_runs(source: Source) -> None:
-    """Start a sealed process with its modules, and no rows. InputError where that cannot be here."""
+    """Start a sealed process with its modules, and no rows. InputError where that cannot be here, or rows that a
+    program is to be handed lie on a cluster.
+    """
+    if source.vouch is not None and (engine := settings()["DPSERVE_ENGINE"].value) != "local":
+        raise InputError(f"DPSERVE_ENGINE={engine[:80]}: a program that reads rows runs where they are: local")
     with SealedProcess(source.modules, MEMORY):
         return

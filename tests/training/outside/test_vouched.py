@@ -8,12 +8,14 @@ import os
 import time
 from dataclasses import replace
 from decimal import Decimal
+from importlib.util import find_spec
 
 import ledgers
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from small_home import dpserve, records, serving
 
 from accountant.audit.audit import audit_home
 from accountant.errors import JobFailed, UnknownName
@@ -30,6 +32,7 @@ from models.store.loading import load_of_home
 from training.datasets.datasets import register
 from training.jobs import job
 from training.jobs.draw_journal import DrawJournal
+from training.kinds.registry import steps_of
 from training.outside import admitted, vouched
 from training.outside.vouched import VouchedLearner
 from training.planning.plans import plan
@@ -78,10 +81,12 @@ def asked(epsilon="0.5", **more) -> JobRequest:
     return JobRequest("adult", "vouched", epsilon, parameters={"code": "counts"}, **more)
 
 
-def admit(home: Home, tmp_path, more="pass", vouch=VOUCH, datasets=("adult",), modules=("numpy.random",)) -> None:
+def admit(
+    home: Home, tmp_path, more="pass", vouch=VOUCH, datasets=("adult",), modules=("numpy.random",), by="steward"
+) -> None:
     path = tmp_path / "counts.py"
     path.write_text(PROGRAM.replace("MORE", more))
-    why = Why("steward", "two of us read it")
+    why = Why(by, "two of us read it")
     source = subjects.source_by(f"{path}:Counts", "others 1.0", modules, vouch.to_json())
     subjects.admit(home, source, "counts", why, 2, datasets)
 
@@ -134,6 +139,13 @@ def test_what_nobody_vouched_for_is_refused_while_nothing_is_spent(home, tmp_pat
         plan(home, replace(asked(), learner="outside"))
     size = home.ledger.log.size()
     plan(home, asked())
+    waiting = job.submit(home, asked(), by="test")
+    monkeypatch.setenv("DPSERVE_ENGINE", "dask://127.0.0.1:1")
+    with pytest.raises(InputError, match="runs where they are: local"):
+        steps_of(home, waiting.seq).check()
+    monkeypatch.delenv("DPSERVE_ENGINE")
+    job.cancel(home, waiting.seq)
+    size = home.ledger.log.size()
     monkeypatch.setattr(admitted, "version", lambda package: "2.5.9")
     with pytest.raises(InputError, match="was admitted with numpy 2.*, which is not here; admit it anew"):
         plan(home, asked())
@@ -153,6 +165,14 @@ def test_it_runs_on_no_dataset_but_those_that_its_steward_names(home, tmp_path):
     with pytest.raises(InputError, match="is admitted for jobs on other alone, and not on adult"):
         plan(home, asked())
     assert home.ledger.dataset("adult").is_untouched
+
+
+@pytest.mark.parametrize("target", ["classes: [a, b, c]", "range: [0, 10]"])
+def test_models_of_more_classes_and_of_a_number_are_rehearsed(target):
+    schema = subjects.SCHEMA.replace(b'classes: ["no", "yes"]', target.encode())
+    public = Public.of(parse_schema(schema).question(None), Relation.ADD_REMOVE, Budget.of("1", "0.000001"), False)
+    public = replace(public, code=Source(PROGRAM, "Counts", "others", vouch=VOUCH))
+    assert VouchedLearner(None).recipe(public).plan.events == ((PureDp(Decimal(1)), 1),)
 
 
 @pytest.mark.parametrize(
@@ -268,5 +288,52 @@ def test_a_certificate_that_leaves_out_whose_word_it_is_is_refused(home, tmp_pat
         with pytest.raises(CertificateInvalid):
             sentences.check(predicate)
         above[name] = true
+    predicate["public"]["hyperparameters"]["admitted_by"] = " "
+    with pytest.raises(InputError, match="by the word of"):
+        sentences.fill(predicate)
+    predicate["public"]["hyperparameters"]["admitted_by"] = "steward"
     text = to_text(plain(certificate))
     assert f"All of this is {WORD}" in " ".join(text.split())
+
+
+@pytest.mark.server
+def test_every_door_to_the_model_says_whose_word_it_is(home, tmp_path):
+    admit(home, tmp_path, by="Zo\u00eb \u4f60")
+    job.train(home, asked(), by="test")
+    word = WORD.replace("steward", "Zo\u00eb \u4f60")
+    bundle = home.models / "adult" / "1"
+    assert f"All of this is {word}" in (bundle / "card.md").read_text()
+    verified = dpserve(home.path, "verify", str(bundle))
+    assert word in verified.stdout
+    out, data = tmp_path / "answers.csv", ledgers.EXAMPLES / "adult_test.parquet"
+    answered = dpserve(home.path, "predict", "adult", "--data", str(data), "--out", str(out))
+    assert f"its price is {word}" in answered.stdout
+    body = {"model": "adult", "records": records(1)}
+    with serving(home.path, 1) as server:
+        assert server.post("/predict", body).json()["certificate"]["vouched"] == word
+        table = server.post("/predict", body, headers={"Accept": "text/csv"})
+        assert json.loads(table.headers["Dpserve-Certificate"])["vouched"] == word
+        assert server.get("/v1/models/adult").json()["certificate"]["vouched"] == word
+        page = " ".join(server.get("/ui/models/adult").text.split())
+        assert f"What it promises is {word}: a program read the rows." in page
+
+
+EXAMPLES = {  # of packages that are no part of an installation
+    "logistic.py:Logistic": ("epsilon", ("diffprivlib.models",)),
+    "dp_ebm.py:DpEbm": ("mu", ("interpret.privacy", "interpret.utils._native:Native.get_native_singleton")),
+}
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_is_admitted_where_its_package_is_and_refused_elsewhere(home, example):
+    promise, modules = EXAMPLES[example]
+    path = ledgers.ROOT / "examples" / example
+    assert len(path.with_name(example.partition(":")[0]).read_text().splitlines()) < 100
+    word = replace(VOUCH, promise=promise).to_json()
+    source, why = subjects.source_by(str(path), None, modules, word), Why("steward", "was read")
+    if find_spec(modules[0].partition(".")[0]) is None:
+        with pytest.raises(InputError, match="cannot be loaded .*install its package"):
+            subjects.admit(home, source, "example", why, datasets=("adult",))
+    else:
+        subjects.admit(home, source, "example", why, datasets=("adult",))
+        job.train(home, replace(asked(), parameters={"code": "example"}), by="test")

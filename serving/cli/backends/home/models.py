@@ -87,7 +87,9 @@ class HomeModels(Models):
         answers = _count_answers(map(answer, batches), progress)
         kept = row_files.KeptColumns(data, keep, form) if keep else None
         count = row_files.write_predictions(out, verified.ensemble.classes, answers, kept, has_notes, level is not None)
-        return {"model": model.reference, "target": verified.ensemble.target, "records": count, "out": str(out)}
+        body = {"model": model.reference, "target": verified.ensemble.target, "records": count, "out": str(out)}
+        word = verified.certificate.word
+        return body | ({"vouched": word} if word else {})
 
     def place(self, act: str, name: str, reason: str, by: str | None, flags: Mapping[str, bool]) -> Body:
         """Promote, retire or restore a version."""

@@ -69,7 +69,9 @@ class ServerModels(Models):
             answers = _answers(service, model["model"], features, batches, progress, has_notes, level)
             kept = KeptColumns(data, keep, form) if keep else None
             count = write_predictions(out, model["classes"], answers, kept, has_notes, level is not None)
-        return {"model": model["model"], "target": model["target"], "records": count, "out": str(out)}
+        body = {"model": model["model"], "target": model["target"], "records": count, "out": str(out)}
+        word = model["certificate"].get("vouched")
+        return body | ({"vouched": word} if word else {})
 
     def place(self, act: str, name: str, reason: str, by: str | None, flags: Mapping[str, bool]) -> Body:
         """Promote, retire or restore a version."""
