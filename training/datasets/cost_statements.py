@@ -1,10 +1,12 @@
 """Read what a document states of the cost of a release made elsewhere: the signed statement of another dpserve,
-or the history of a run of DP-SGD. Anything else is refused (docs/privacy/outside.md).
+the history of a run of DP-SGD, or a record of the deployments registry. Anything else is refused
+(docs/privacy/outside.md).
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,10 +30,12 @@ from dpserve_verify.formats.forms import Form
 from dpserve_verify.keys import dsse
 from dpserve_verify.keys.trust import PublicKey, PublicKeys, fingerprint, load_public_pem
 from dpserve_verify.privacy.budget import MAX_EPSILON, NANO, Relation, exact_decimal, from_nano
-from dpserve_verify.privacy.outside import EPSILON, NO_BOUND, RENYI, Curve
+from dpserve_verify.privacy.outside import EPSILON, NO_BOUND, RENYI, RHO, Curve
 
 ENVELOPE = frozenset({"payload", "payloadType", "signatures"})
 HISTORY = frozenset({"history", "mechanism"})
+RECORD = frozenset({"url_slug", "status", "tier", "deployment"})  # registry.opendp.org, as of July 2026
+VARIANTS = {"Pure DP": (EPSILON,), "Approximate DP": (EPSILON, "delta"), "Zero-concentrated DP": (RHO,)}
 ACCOUNTANTS = ("rdp", "prv", "gdp")  # of Opacus; whichever counted, the steps are the same
 MOST_LINES, MOST_TERMS, MOST_BYTES = 10_000, 100_000, 1 << 20
 LOW_NOISE, HIGH_NOISE, LOW_RATE = Decimal("0.01"), Decimal(10**6), Decimal("1e-9")
@@ -72,10 +76,12 @@ def read_statement(document: Mapping[str, Any], key: str | None, dataset: Datase
         raise InputError("key: nothing is signed here; leave it out")
     if "history" in document and document.keys() <= HISTORY:
         return _read_history(document, dataset)
+    if "deployment" in document and document.keys() <= RECORD:
+        return _read_record(document)
     raise InputError(
         "statement: is none of the forms that are read: a signed statement of dpserve (.dsse.json), or the state of an "
-        'accountant of DP-SGD, {"history": [[noise multiplier, sample rate, steps], ..], "mechanism": "rdp"}. State '
-        "the cost by epsilon at delta 0, rho, mu or a Renyi curve"
+        'accountant of DP-SGD, {"history": [[noise multiplier, sample rate, steps], ..], "mechanism": "rdp"}, or a '
+        "record of the deployments registry as JSON. State the cost by epsilon at delta 0, rho, mu or a Renyi curve"
     )
 
 
@@ -171,6 +177,32 @@ def _read_step(at: int, line: Any) -> tuple[Decimal, Decimal, int]:
     if type(count) is not int or not 1 <= count <= MOST_STEPS:
         raise InputError(f"history: steps in line {at} must be a whole number from 1 to {MOST_STEPS}")
     return noise, rate, count
+
+
+def _read_record(document: Mapping[str, Any]) -> StatedCost:
+    """Read a record of the deployments registry. InputError unless its variant and parameters state one curve."""
+    deployment: Any = document["deployment"]
+    parts = ("dp_variant", "variant_name"), ("privacy_loss", "privacy_parameters"), ("deployment_model", "model_name")
+    try:
+        variant, stated, model = (deployment[part][field] for part, field in parts)
+        names = VARIANTS[variant]
+    except (KeyError, TypeError):
+        raise InputError(
+            f"deployment: must name its dp_variant ({', '.join(VARIANTS)}), privacy_parameters and deployment_model; "
+            "of another state the cost by --epsilon, --rho, --mu or --renyi"
+        ) from None
+    if model != "Central":
+        raise InputError("deployment_model: is not Central; state what it costs one unit here by --epsilon or --rho")
+    if not isinstance(stated, dict):
+        raise InputError("privacy_parameters: must be an object")
+    given = {name: value for name, value in stated.items() if name != "delta" or value not in (0, "0")}
+    if given.keys() != set(names):
+        raise InputError(
+            f"privacy_parameters: of {variant} there must be {' and '.join(names)}, and nothing beside; state the cost "
+            f"by {' and '.join(f'--{name}' for name in names)}"
+        )
+    exact = json.dumps(document, sort_keys=True, default=str).encode()
+    return StatedCost(Curve.read(given), None, _digest(exact))
 
 
 def _digest(raw: bytes) -> str:

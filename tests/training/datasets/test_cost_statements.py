@@ -158,3 +158,53 @@ def test_what_is_no_history_is_refused_with_its_line(home, history, problem):
         charge(home, statement={"history": history})
     with pytest.raises(InputError, match="mechanism"):
         charge(home, statement=HISTORY | {"mechanism": "hope"})
+
+
+def record(variant="Pure DP", model="Central", **parameters):
+    deployment = {
+        "basic": {"name": "Births of 2014"},
+        "dp_variant": {"variant_name": variant},
+        "privacy_loss": {"privacy_unit": "Birth", "privacy_parameters": parameters},
+        "deployment_model": {"model_name": model},
+    }
+    return {"url_slug": "births", "status": "Draft", "tier": 2, "deployment": deployment}
+
+
+@pytest.mark.parametrize(
+    ("document", "curve"),
+    [
+        (record(epsilon=0.98), {"epsilon": "0.98"}),
+        (record(epsilon=0.98, delta="0"), {"epsilon": "0.98"}),
+        (record("Approximate DP", epsilon=0.5, delta="6e-8"), {"epsilon": "0.5", "delta": "0.00000006"}),
+        (record("Zero-concentrated DP", rho=Decimal("0.015")), {"rho": "0.015"}),
+    ],
+)
+def test_a_record_of_the_registry_states_its_variant_s_curve(home, document, curve):
+    home.ledger.register(ledgers.registration("apart", Budget.of("3", "0.000001", "0.0000001")))
+    entry = charge(home, "apart", statement=document)["entry"]
+    assert home.ledger.log.entry(entry).value["curve"] == curve
+    with pytest.raises(NameTaken):
+        charge(home, "apart", statement=dict(reversed(document.items())))
+    assert [*audit_home(home).problems] == []
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        (record(epsilon=1.0, delta=1.5e-7), "of Pure DP there must be epsilon, and nothing beside"),
+        (record(), "there must be epsilon"),
+        (record("Approximate DP", epsilon=1.0), "epsilon and delta"),
+        (record("Approximate DP", epsilon=0.01, delta="n^{-2}"), "delta"),
+        (record("Approximate DP", epsilon=0.5, delta=1e-8), "sets nothing of its delta apart"),
+        (record("Zero-concentrated DP", rho=0.07, epsilon=1.4, delta=1e-5), "must be rho, and nothing beside"),
+        (record("Renyi DP", epsilon=1.0), "must name its dp_variant"),
+        (record(epsilon=-1), "must be > 0"),
+        (record(epsilon=1e400), "finite"),
+        (record(model="Local", epsilon=1.0), "is not Central"),
+        ({"deployment": []}, "must name its dp_variant"),
+        (record() | {"approved": True}, "none of the forms"),
+    ],
+)
+def test_a_record_that_states_no_one_curve_is_refused_with_what_to_state(home, document, problem):
+    with pytest.raises(InputError, match=problem):
+        charge(home, statement=document)
