@@ -4,6 +4,7 @@ where it is none.
 
 from __future__ import annotations
 
+import json
 import re
 
 import ledgers
@@ -21,6 +22,7 @@ from accountant.ledger.families.records import request_from_entry
 from dpserve_verify.errors import DpserveError, InputError, ModelInvalid
 from models.forms.additive import AdditiveEnsemble
 from models.store.loading import load_of_home
+from serving.cli.app import run
 from training.jobs import job
 from training.jobs.schedule import add, make_schedule, submit_due
 from training.measuring.worth.public_rows import learn_start
@@ -168,6 +170,13 @@ def test_a_model_of_the_same_dataset_is_a_start_a_schedule_s_a_tuned_job_s_and_a
     body.write_bytes(body.read_bytes().replace(b'"constant":', b'"constant":1'))
     with pytest.raises(DpserveError):  # it does not verify any more
         plan(home, JobRequest.of(asked | {"public": "adult@1"}))
+
+
+def test_a_schedule_begins_from_a_file_at_the_command_line(home, public, monkeypatch, capsys):
+    monkeypatch.setenv("DPSERVE_HOME", str(home.path))
+    words = ["schedule", "add", "weekly", "--dataset", "adult", "--epsilon", "0.1", "--public", str(public), "--json"]
+    assert run(words) == 0
+    assert json.loads(capsys.readouterr().out)["public"] == learn(home, public)
 
 
 def test_a_model_that_is_no_sum_is_no_start(home):
