@@ -199,6 +199,15 @@ def test_without_noise_the_law_has_every_pair_that_was_counted(around, pairs, mo
         assert worst() > 0.1
 
 
+def test_pairs_that_contradict_one_another_by_noise_are_met_halfway():
+    given = np.full((2, 2), 0.25)
+    one, other = (np.full((2, 2), 0.5) * [share, 1 - share] for share in (0.8, 0.6))  # of the child's two cells
+    for tables in ([one, other], [other, one]):
+        law = joint_law._joined(given, tables)
+        assert law.sum(2) == pytest.approx(given)
+        assert law.sum((0, 1))[0] == pytest.approx(0.7, abs=0.02)
+
+
 @pytest.mark.parametrize(
     ("edges", "ends", "kind"),
     [
