@@ -201,7 +201,7 @@ training/planning: dpserve_verify(. certificates formats privacy system) account
     privacy system) models(features forms parts store) training(calibration learners learners/ebm outside requests
     rows/packed rows/partitions rows/schema session tuning)
 training/outside: dpserve_verify(. certificates formats keys log privacy system) accountant(home ledger
-    ledger/families noise privacy) models(forms parts) training(calibration rows/partitions session)
+    ledger/families noise privacy) models(forms parts) training(calibration rows/cluster rows/partitions session)
 training/replay: dpserve_verify(. privacy) accountant(. home ledger/families noise) models(features)
     training(calibration datasets learners outside planning rows/partitions rows/schema rows/tables session)
 training/requests: dpserve_verify(. privacy) accountant(. ledger/families) models(features)

@@ -18,12 +18,14 @@ from accountant.log.entries import ADMITTED, REMOVED, Signed
 from dpserve_verify.errors import InputError
 from dpserve_verify.log.entry import Entry, read_entry
 from dpserve_verify.privacy.budget import check_name
+from dpserve_verify.privacy.declared import AUTHOR, NAME, TESTED
 
 if TYPE_CHECKING:
     from accountant.ledger.ledger import Ledger
 
 OUTSIDE, VOUCHED = "outside", "vouched"  # the learner of jobs that run one, without rows and with them
-CODE, AUTHOR, ADMITTED_BY, ADMISSION = ENTERED = "code", "author", "admitted_by", "admission"  # among their parameters
+CODE, ADMITTED_BY, ADMISSION = "code", "admitted_by", "admission"
+ENTERED = CODE, AUTHOR, ADMITTED_BY, ADMISSION, TESTED  # among their parameters
 AGAIN = "dpserve learner admit FILE.py:CLASS --name NAME --reason TEXT"
 _DIGEST = re.compile("[0-9a-f]{64}", re.ASCII)
 
@@ -38,6 +40,7 @@ class Admission:
         datasets: for whose jobs alone it may run; empty: for everybody's.
         vouched: of a program that reads rows, which nobody can play: whether it keeps epsilon or mu, by the word of
             who admits it for each of the datasets; "" of others.
+        declared: its classes that answer queries of its own, by a sensitivity that its author declares.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Admission:
     why: Why
     datasets: tuple[str, ...] = ()
     vouched: str = ""
+    declared: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if _DIGEST.fullmatch(check_name("name", self.name)):
@@ -65,6 +69,8 @@ class Admission:
             raise InputError(f"neighbours={self.neighbours}: must be at least 1, and 0 of a program that reads rows")
         if self.datasets != tuple(sorted(set(self.datasets))):
             raise InputError("datasets: must be names, each once and in order")
+        if self.declared != tuple(sorted({each for each in self.declared if NAME.fullmatch(each)})):
+            raise InputError("declared: must be names of classes, each once and in order")
 
     def fields(self) -> dict[str, Any]:
         """Return what its entry states of it."""
@@ -79,6 +85,7 @@ class Admission:
             "by": self.why.by,
             **({"datasets": [*self.datasets]} if self.datasets else {}),
             **({"vouched": self.vouched} if self.vouched else {}),
+            **({"declared": [*self.declared]} if self.declared else {}),
         }
 
 
@@ -151,11 +158,19 @@ def parameters_of(ledger: Ledger, learner: str, name: str, dataset: str) -> dict
     with ledger.log.signed() as signed:
         entry = _find(signed, name)
         value = entry.value
-        named = {CODE: value["digest"], AUTHOR: value["author"], ADMITTED_BY: value["by"], ADMISSION: entry.seq}
+        named = {CODE: value["digest"], ADMISSION: entry.seq, **_said_of(value)}
         refused = refusal(signed, learner, named, dataset)
     if refused is not None:
         raise refused
     return named
+
+
+def _said_of(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return who wrote an admitted learner and who admitted it; of queries of its own, on how many neighbours they were
+    tested.
+    """
+    tested = {TESTED: value["neighbours"]} if "declared" in value else {}
+    return {AUTHOR: value["author"], ADMITTED_BY: value["by"], **tested}
 
 
 def named_by(ledger: Ledger, parameters: Mapping[str, Any]) -> Entry:
@@ -194,8 +209,10 @@ def refusal(signed: Signed, learner: str, parameters: Mapping[str, Any], dataset
             f"code={digest!s:.80}: is not admitted here, or was removed or admitted anew since the job was asked for; "
             f"name it again (--set code=NAME). To admit it: {AGAIN}"
         )
-    if (parameters.get(AUTHOR), parameters.get(ADMITTED_BY)) != (entry.value["author"], entry.value["by"]):
-        return InputError(f"{AUTHOR}, {ADMITTED_BY}: are not those of entry {at}, which admitted it; leave them out")
+    if {key: parameters[key] for key in (AUTHOR, ADMITTED_BY, TESTED) if key in parameters} != _said_of(entry.value):
+        return InputError(
+            f"{AUTHOR}, {ADMITTED_BY}, {TESTED}: are not those of entry {at}, which admitted it; leave them out"
+        )
     if learner != (of := VOUCHED if "vouched" in entry.value else OUTSIDE):
         return InputError(f"learner={learner:.40}: {entry.value['name']} is admitted as --learner {of}")
     if "datasets" in entry.value and dataset not in entry.value["datasets"]:

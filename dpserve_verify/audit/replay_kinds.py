@@ -60,7 +60,7 @@ OPTIONAL = {
     "person-total": frozenset({"carried", "largest", "reason", "by"}),
     "reserved": frozenset({"whole", "bound", "window", "labels", "schedule"}),
     "charged": frozenset({"document", "contributions", "blocks", "window", "another", "delta"}),
-    "learner-admitted": frozenset({"datasets", "vouched"}),
+    "learner-admitted": frozenset({"datasets", "vouched", "declared"}),
     "resumed": frozenset({"window"}),
     "model-promoted": frozenset({"replaces", "worth"}),
     "rows-compared": frozenset({"data"}),

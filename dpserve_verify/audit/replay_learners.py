@@ -11,6 +11,7 @@ from dpserve_verify.audit.replay_keys import require_reasons
 from dpserve_verify.certificates.vouched import MECHANISM
 from dpserve_verify.errors import LedgerInvalid
 from dpserve_verify.privacy.budget import check_name
+from dpserve_verify.privacy.declared import NAME, own_kind
 from dpserve_verify.privacy.soundness import require
 
 ADMITTED = "name digest class author report neighbours reason by"  # beside type and time
@@ -47,6 +48,12 @@ class Learners:
             sound = isinstance(names, list) and bool(names) and all(type(each) is str for each in names)
             require(sound and names == sorted(set(names)), "datasets: must be names, each once and in order")
             require(set(names) <= set(datasets), f"datasets: {names!r:.80} are not all registered before")
+        if "declared" in value:
+            own = value["declared"]
+            sound = (
+                isinstance(own, list) and bool(own) and all(type(each) is str and NAME.fullmatch(each) for each in own)
+            )
+            require(sound and own == sorted(set(own)), "declared: must be names of classes, each once and in order")
         self.standing[seq] = value
 
     def judge_removed(self, value: Value) -> None:
@@ -62,17 +69,22 @@ class Learners:
         parameters = value["parameters"]
         runs = [(run["mechanism"], run["event"].get("type"), run["count"]) for run in value["plan"]]
         reads = any(mechanism == MECHANISM for mechanism, *_ in runs)
+        own = {kind for run in value["plan"] if (kind := own_kind(run["purpose"]))}
         if value["learner"] not in (OUTSIDE, VOUCHED) and "code" not in parameters:
             require(not reads, "plan: a program reads rows, and nobody vouched for it")
+            require(not own, "plan: a query is a learner's own, and no admission declares it")
             return
         self.jobs[seq] = value
         self._require(parameters.get("admission"), parameters.get("code"), value["dataset"])
         begun, said = self.standing[parameters["admission"]], (parameters.get("author"), parameters.get("admitted_by"))
         require(said == (begun["author"], begun["by"]), "parameters: author, admitted_by: are not its admission's")
-        promise = begun.get("vouched")
+        promise, declared = begun.get("vouched"), {*begun.get("declared", ())}
         require(value["learner"] == (VOUCHED if promise else OUTSIDE), "learner: is not what its admission is for")
         one = runs == [(MECHANISM, EVENTS[promise], 1)] if promise else not reads
         require(one, "plan: is not one run of what was vouched for, or a program reads rows that nobody vouched for")
+        require(own <= declared, f"plan: {sorted(own)!s:.80} are not all declared by its admission")
+        played = begun["neighbours"] if declared else None
+        require(parameters.get("tested") == played, "parameters: tested: is not its admission's")
 
     def judge_started(self, job: int) -> None:
         """Judge that the admission which a job named stands still."""

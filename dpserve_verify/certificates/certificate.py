@@ -35,6 +35,7 @@ from dpserve_verify.log import notes, proofs
 from dpserve_verify.log.entry import read_entry
 from dpserve_verify.privacy import soundness
 from dpserve_verify.privacy.budget import Budget, nano
+from dpserve_verify.privacy.declared import declared_of
 from dpserve_verify.privacy.events import Plan, plan_from_json
 
 ANY = Policy()
@@ -85,9 +86,11 @@ class Certificate:
         given = self.form.public.hyperparameters
         if "admission" not in given or "code" not in given:
             return ""
+        purposes = (run["purpose"] for run in self.statement["predicate"]["mechanisms"])
         return (
             f"its learner, sha256 {given['code']}, was written by {given.get('author')} and admitted by "
             f"{given.get('admitted_by')}, as entry {given['admission']} of the ledger says"
+            + "".join(f"; not promised is {sentence}" for sentence in declared_of(purposes, given))
         )
 
     @property

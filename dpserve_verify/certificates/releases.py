@@ -10,6 +10,7 @@ import re
 from enum import StrEnum
 
 from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.declared import own_kind
 from dpserve_verify.privacy.events import Plan
 
 
@@ -98,6 +99,8 @@ def kind_of(purpose: str) -> ReleaseKind:
     unweighted = CLASS_WEIGHTS.sub("", purpose)
     if PROFILE_PURPOSE.fullmatch(unweighted):
         return ReleaseKind.PROFILE
+    if own_kind(unweighted):
+        return ReleaseKind.MODEL
     if unweighted not in PURPOSES:
         raise InputError(
             f"purpose={purpose:.120}: is not on the closed list of what a plan may ask, so no certificate could say "

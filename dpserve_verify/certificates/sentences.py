@@ -17,6 +17,7 @@ from dpserve_verify.certificates import vouched
 from dpserve_verify.certificates.releases import OUTSIDE, ReleaseKind, kinds_of, weighs_classes
 from dpserve_verify.errors import CertificateInvalid, InputError
 from dpserve_verify.formats.canonical import decimal_string, parse_decimal
+from dpserve_verify.privacy.declared import declared_of, own_kind
 from dpserve_verify.privacy.drawing import is_wide
 from dpserve_verify.privacy.events import Plan, RepeatAndSelect, plan_from_json
 
@@ -160,9 +161,8 @@ class Facts:
     """What the sentences of a statement follow from: all of it stands in the statement. `part`: of the rows that were
     read; `one_release`: a statement of counts, and no model; `public_rows`: whether owners were asked about coordinates
     of public rows; `queried`: whether rows came by a query, and `reasoned`: one that a steward answers for by a reason;
-    `entered`: whether it says by which entry a learner of others was admitted; `versions`: of dpserve, and of OpenDP,
-    "" where it is not named: it drew noise wider than 64 bits up to version 0.1; `voucher`: by whose word a program
-    that read rows keeps its price, "" where none did.
+    `parameters`: of the job that made a model; `versions`: of dpserve, and of OpenDP, "" where it is not named: it drew
+    noise wider than 64 bits up to version 0.1.
     """
 
     plan: Plan
@@ -177,14 +177,13 @@ class Facts:
     public_rows: bool
     queried: bool
     reasoned: bool
-    entered: bool
+    parameters: Mapping[str, Any]
     versions: tuple[str, str]
-    voucher: str
 
     @property
     def word(self) -> str:
         """Say by whose word the price is, where a program read rows. InputError as `vouched.word_of`."""
-        return vouched.word_of(self.plan, self.voucher)
+        return vouched.word_of(self.plan, str(self.parameters.get("admitted_by") or ""))
 
 
 def facts_of(predicate: Mapping[str, Any]) -> Facts:
@@ -221,9 +220,8 @@ def facts_of(predicate: Mapping[str, Any]) -> Facts:
         of_model and predicate["public"]["hyperparameters"].get("public_rows") is not None,
         "queries" in rows,
         "queries" in rows and any(query.get("reason") for query in rows["queries"] or [{"reason": "too many to list"}]),
-        of_model and "admission" in predicate["public"]["hyperparameters"],
+        predicate["public"]["hyperparameters"] if of_model else {},
         (str(versions.get("dpserve", "")), str(versions.get("opendp", ""))),
-        str(predicate["public"]["hyperparameters"].get("admitted_by") or "") if of_model else "",
     )
 
 
@@ -254,12 +252,12 @@ def preprocessing_of(facts: Facts) -> str:
     sentence = _cuts_of(facts)
     if ReleaseKind.START in kinds_of(facts.plan):
         sentence += "; boosting begins from a public model, whose sha256 is public.hyperparameters.start"
-    if any(release.purpose in OUTSIDE for release, _ in facts.plan.runs):
+    if any(release.purpose in OUTSIDE or own_kind(release.purpose) for release, _ in facts.plan.runs):
         sentence += (
             "; the learner is a text of others that ran without rows: public.hyperparameters has its sha256 (code), "
             "who wrote it (author) and who admitted it (admitted_by"
         )
-        sentence += ", by the ledger's entry admission)" if facts.entered else ")"
+        sentence += ", by the ledger's entry admission)" if "admission" in facts.parameters else ")"
     sentence += vouched.PREPROCESSING.format(word=facts.word) if facts.word else ""
     if facts.queried:
         sentence += "; rows were made by a query, which stands under dataset.queries"
@@ -359,7 +357,8 @@ def not_covered_of(facts: Facts) -> list[str]:
         )
     query = [NOT_COVERED_OF_QUERY] if facts.reasoned else []
     program = [vouched.NOT_COVERED.format(word=facts.word)] if facts.word else []
-    return [first, *program, *NOT_COVERED, *query, *NOT_COVERED_MORE[facts.trust]]
+    declared = declared_of((release.purpose for release, _ in facts.plan.runs), facts.parameters)
+    return [first, *program, *declared, *NOT_COVERED, *query, *NOT_COVERED_MORE[facts.trust]]
 
 
 def accounting_of(facts: Facts) -> dict[str, Any]:

@@ -14,20 +14,12 @@ from typing import Any
 from accountant.home import Home
 from accountant.ledger import learner_admissions
 from accountant.ledger.families.records import Why
-from accountant.ledger.learner_admissions import (
-    ADMISSION,
-    ADMITTED_BY,
-    AGAIN,
-    AUTHOR,
-    CODE,
-    OUTSIDE,
-    VOUCHED,
-    Admission,
-)
+from accountant.ledger.learner_admissions import ADMISSION, ADMITTED_BY, AGAIN, CODE, OUTSIDE, VOUCHED, Admission
 from dpserve_verify.errors import CertificateInvalid, InputError, ModelInvalid
 from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse
 from dpserve_verify.log.entry import Entry
+from dpserve_verify.privacy.declared import AUTHOR, TESTED, own_kind
 from dpserve_verify.system.files import PRIVATE, replace_file
 from training.outside.sources import LONGEST_TEXT
 from training.session.session import Public, Source, Vouch
@@ -51,10 +43,11 @@ class Admitted:
 
 def line_of(entry: Entry) -> dict[str, Any]:
     """Return what a list says of an admission. `datasets`: for whose jobs alone it may run; None: for all.
-    `vouched`: what it keeps by the word of who admitted it, of a program that reads rows.
+    `vouched`: what it keeps by the word of who admitted it, of a program that reads rows; `declared`: which queries
+    are its own, by a sensitivity that its author declares.
     """
     said = ("name", "digest", "class", "author", "neighbours", "by", "reason", "time")
-    more = {"datasets": entry.value.get("datasets"), "vouched": entry.value.get("vouched")}
+    more = {key: entry.value.get(key) for key in ("datasets", "vouched", "declared")}
     return {"entry": entry.seq, **{key: entry.value[key] for key in said}, **more}
 
 
@@ -85,19 +78,34 @@ def _exact(value: Any) -> Any:
 
 
 def keep(
-    home: Home, source: Source, name: str, why: Why, report: Mapping[str, Any], datasets: tuple[str, ...] = ()
+    home: Home,
+    source: Source,
+    name: str,
+    why: Why,
+    report: Mapping[str, Any],
+    datasets: tuple[str, ...] = (),
+    declared: bool = False,
 ) -> Admitted:
     """Admit a learner that its check did not refuse, for the jobs of these datasets, or for all. Its files come first,
-    each by its digest: without the entry they mean nothing. InputError where its check refuses it, NameTaken as
-    `learner_admissions.admit`.
+    each by its digest: without the entry they mean nothing. InputError where its check refuses it, or it has queries of
+    its own and not `declared` says that its word on them is taken; NameTaken as `learner_admissions.admit`.
     """
     if report.get("ok") is not True:
         faults = "; ".join(f"{fault['kind']}: {fault['words']}" for fault in report.get("faults", ()))
         raise InputError(f"learner={name}: is not admitted, for its check refuses it ({faults:.500})")
     if len(source.text.encode()) > LONGEST_TEXT:
         raise InputError(f"learner={name}: {len(source.text.encode())} bytes; at most {LONGEST_TEXT}")
-    played, promise = int(report["neighbours"]), "" if source.vouch is None else source.vouch.promise
-    about = Admission(name, source.digest, source.kind, source.author, "0" * 64, played, why, datasets, promise)
+    purposes = (each.rpartition(" (")[0] for each in report.get("reached", ()))
+    played, own = int(report["neighbours"]), tuple(sorted({*filter(None, map(own_kind, purposes))}))
+    if declared is not bool(own):
+        raise InputError(
+            f"learner={name}: asks queries of its own ({', '.join(own)}), whose sensitivity {source.author} declares: "
+            f"they were tested on {played} neighbours and not proved; take that word with --declared"
+            if own
+            else f"learner={name}: asked no query of its own in its check; leave out --declared"
+        )
+    promise = "" if source.vouch is None else source.vouch.promise
+    about = Admission(name, source.digest, source.kind, source.author, "0" * 64, played, why, datasets, promise, own)
     signer = home.keys.signer("issuer")
     needs = {"modules": [*source.modules], "packages": packages_of(source.modules)}
     more = {**needs, **({} if source.vouch is None else {"vouch": source.vouch.to_json()})}
@@ -116,8 +124,8 @@ def resolve(home: Home, learner: str, parameters: Mapping[str, Any] | None, data
     by which entry.
     """
     given = dict(parameters or {})
-    if {AUTHOR, ADMITTED_BY, ADMISSION} & given.keys():
-        raise InputError(f"{AUTHOR}, {ADMITTED_BY}, {ADMISSION}: follow from the admission; leave them out")
+    if {AUTHOR, ADMITTED_BY, ADMISSION, TESTED} & given.keys():
+        raise InputError(f"{AUTHOR}, {ADMITTED_BY}, {ADMISSION}, {TESTED}: follow from the admission; leave them out")
     if CODE not in given:
         raise InputError(f"learner={learner}: name one that is admitted: --set {CODE}=NAME; to admit one: {AGAIN}")
     return given | learner_admissions.parameters_of(home.ledger, learner, str(given[CODE]), dataset)
@@ -149,7 +157,7 @@ def read(home: Home, entry: Entry) -> Admitted:
     folder = home.path / FOLDER / value["digest"]
     try:
         text, envelope = (folder / TEXT).read_bytes(), (folder / REPORT.format(value["report"])).read_bytes()
-        source = Source(text.decode(), value["class"], value["author"])
+        source = Source(text.decode(), value["class"], value["author"], own=tuple(value.get("declared", ())))
     except (OSError, UnicodeDecodeError) as error:
         raise ModelInvalid(
             f"learner {value['name']}: what entry {entry.seq} admitted cannot be read ({type(error).__name__}); {again}"

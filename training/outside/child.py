@@ -1,6 +1,7 @@
 """The process that somebody else's text runs in: after `seal` it can ask for nothing but bytes of its two pipes and
-memory. It has no rows, unless they are sent to it. A script that `training.outside.process` runs; it imports the
-standard library, numpy, and the modules it is told, of which it calls what stands behind a colon.
+memory. It has no rows, unless they are sent to it. Where it answers queries it stays unsealed and runs nothing of the
+text itself: a fork of it does, for each query, behind the seal. A script that `training.outside.process` runs; it
+imports the standard library, numpy, and the modules it is told, of which it calls what stands behind a colon.
 """
 
 from __future__ import annotations
@@ -10,10 +11,14 @@ import json
 import os
 import platform
 import resource
+import select
+import signal
 import socket
 import struct
 import sys
+import time
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.util import spec_from_loader
@@ -28,8 +33,9 @@ LOADED = (
     "abc", "bisect", "collections", "copy", "dataclasses", "decimal", "enum", "fractions", "functools", "heapq",
     "itertools", "math", "operator", "random", "re", "string", "typing", "numpy", "numpy.linalg",
 )  # fmt: skip
-SET_NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER = 38, 22, 2
+SET_NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER, END_WITH_PARENT = 38, 22, 2, 1
 REFUSE, KILL, ALLOW = 0x00050001, 0x80000000, 0x7FFF0000  # EPERM; the end of the process
+GREATEST = 1 << 40  # of a query's answers, in size
 # Machine: the kernel's name for it, and the calls that remain: read, write and close of what is open, memory, signals
 # of its own, locks between its threads, clocks, random bytes, and its end.
 MACHINES = {
@@ -69,14 +75,19 @@ MACHINES = {
 }
 
 
+def check_alone() -> None:
+    """Check that this process is one thread. OSError where a module that was loaded started another."""
+    if len(os.listdir("/proc/self/task")) != 1:
+        raise OSError("a module that was loaded started a thread")
+
+
 def seal(memory: int, seconds: int) -> None:
     """Leave this process nothing but what `MACHINES` lists, for good. OSError where the system cannot do that, or a
     module started a thread, which the filter would not bind.
     """
     if sys.platform != "linux" or platform.machine() not in MACHINES:
         raise OSError("no seal is known for this system")
-    if len(os.listdir("/proc/self/task")) != 1:
-        raise OSError("a module that was loaded started a thread")
+    check_alone()
     for kind, most in (
         (resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, seconds), (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0), (resource.RLIMIT_NPROC, 0),
@@ -167,6 +178,23 @@ class Session:
         """Choose privately the table whose sum over rows is nearly the largest: its place."""
         return int(self._ask({"ask": "select", "tables": _plain(tables), "share": share}))
 
+    def ask(
+        self,
+        kind: str,
+        arguments: dict[str, Any],
+        size: int,
+        sensitivity: int,
+        share: str = "1",
+        noise: str = "laplace",
+        seconds: int = 1,
+    ) -> Any:
+        """Return the noisy answer of a query of your own: `size` whole numbers that `answer(rows)` of the class `kind`
+        of this file, made with `arguments`, returns within `seconds`, after which it is here. `sensitivity`: how far
+        they move with one row more or less, in L1 (laplace) or L2 (gaussian): your word.
+        """
+        body = {"kind": kind, "arguments": arguments, "size": size, "sensitivity": sensitivity, "seconds": seconds}
+        return np.array(self._ask({"ask": "own", **body, "share": share, "noise": noise}), np.int64)
+
 
 def _of(by_class: bool, total: bool) -> str:
     """Return what is added up in each cell."""
@@ -187,6 +215,62 @@ def _read_rows(into: BinaryIO, features: int, rows: int) -> SimpleNamespace:
     """Read the rows that follow a line, as `SealedProcess.send` writes them."""
     codes = np.frombuffer(into.read(2 * features * rows), "<u2").reshape(features, rows)
     return SimpleNamespace(codes=codes, target=np.frombuffer(into.read(4 * rows), "<i4"))
+
+
+def answer_queries(into: BinaryIO, write: Callable[[dict[str, Any]], None], limits: tuple[int, int]) -> None:
+    """Read a text and rows, then query after query, and write the whole numbers that each answers, or None."""
+    given = json.loads(into.readline())
+    rows = _read_rows(into, **given["rows"])
+    for line in into:
+        query = json.loads(line)
+        data = _fork(partial(_answer, given["source"], query, rows), limits, query)
+        write({"answer": np.frombuffer(data, "<i8").tolist() if len(data) == 8 * query["size"] else None})
+
+
+def _answer(source: str, query: dict[str, Any], rows: Any, send: int) -> None:
+    """Run the text, make the query, and send what it answers, where that is so many whole numbers."""
+    values = np.asarray(getattr(_module_of(source), query["kind"])(**query["arguments"]).answer(rows))
+    if values.shape != (query["size"],) or values.dtype.kind not in "iu":
+        return
+    if max(map(abs, values.tolist())) <= GREATEST:
+        _send(values.astype("<i8").tobytes(), send)
+
+
+def _send(data: bytes, send: int) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(send, left) :]
+
+
+def _fork(run: Callable[[int], None], limits: tuple[int, int], query: dict[str, Any]) -> bytes:
+    """Run in a sealed fork, and return what it sends until it ends, or its time does; one byte more than it may send
+    at most. What it kept is gone with it.
+    """
+    end, most = time.monotonic() + query["seconds"], 8 * query["size"] + 1
+    receive, send = os.pipe()
+    fork = os.fork()
+    if not fork:
+        try:
+            ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+            os.dup2(send, 3)
+            os.closerange(4, 1 << 12)
+            seal(*limits)
+            run(3)
+        finally:
+            os._exit(0)
+    os.close(send)
+    data = b""
+    while len(data) < most and select.select([receive], [], [], max(0.0, end - time.monotonic()))[0]:
+        more = os.read(receive, most - len(data))
+        if not more:
+            break
+        data += more
+    else:
+        data = b""
+    os.close(receive)
+    os.kill(fork, signal.SIGKILL)
+    os.waitpid(fork, 0)
+    return data
 
 
 class _Package(MetaPathFinder, Loader):
@@ -244,11 +328,20 @@ def main() -> None:
         write({"unloaded": f"{each}: {error}"})
         return
     try:
-        seal(given["memory"], given["seconds"])
+        limits = given["memory"], given["seconds"]
+        if given["answers"]:
+            check_alone()
+            if _fork(partial(_send, b"sealed"), limits, {"seconds": 60, "size": 1}) != b"sealed":
+                raise OSError("the system does not seal processes")
+        else:
+            seal(*limits)
     except OSError as error:
         write({"unsealed": str(error)})
         return
     write({"sealed": True})
+    if given["answers"]:
+        answer_queries(into, write, limits)
+        return
     given = json.loads(into.readline())
     rows = _read_rows(into, **given["rows"]) if "rows" in given else None
 

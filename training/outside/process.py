@@ -32,12 +32,19 @@ class OutsideFailed(InputError):
 class SealedProcess:
     """A sealed process, and the lines to and from it."""
 
-    def __init__(self, modules: Sequence[str] = (), memory: int = MEMORY, seconds: int = PROCESSOR_SECONDS) -> None:
+    def __init__(
+        self,
+        modules: Sequence[str] = (),
+        memory: int = MEMORY,
+        seconds: int = PROCESSOR_SECONDS,
+        answers: bool = False,
+    ) -> None:
         """Start it. `modules`: of installed packages, loaded before the seal since nothing can be opened behind it, and
-        what stands behind a colon called; `memory` (bytes) and `seconds` of a processor: what it may take.
+        what stands behind a colon called; `memory` (bytes) and `seconds` of a processor: what it may take; `answers`:
+        queries, each in a sealed fork.
         """
         self._end, self._rest = time.monotonic() + SECONDS, b""
-        self._limits = {"modules": [*modules], "memory": memory, "seconds": seconds}
+        self._limits = {"modules": [*modules], "memory": memory, "seconds": seconds, "answers": answers}
         self._child = subprocess.Popen(
             [sys.executable, "-I", str(CHILD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, cwd="/", close_fds=True,

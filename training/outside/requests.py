@@ -10,9 +10,10 @@ from dpserve_verify.errors import ModelInvalid
 from dpserve_verify.privacy.budget import from_nano, nano
 from models.parts.trees import check_tree, codes_of_tests, leaves, tree_from_json
 from training.outside.forms import whole_number
+from training.outside.own import Answering, read_own
 from training.outside.process import OutsideFailed
 from training.outside.queries import Cells, Distances, Grid, Leaves, PerCell, Table, TableSums, largest
-from training.session.session import Public, Query, Releaser
+from training.session.session import Public, Query, Releaser, Source
 
 MOST_CELLS, MOST_TABLES, MOST_TREES = 1 << 16, 1 << 10, 1 << 10
 MOST_GIVEN = 1 << 18  # numbers that histograms are compared with
@@ -24,16 +25,21 @@ KEYS = {  # beside ask and share
     "sums": {"tables", "noise"},
     "select": {"tables"},
     "furthest": {"histograms", "by_class"},
+    "own": {"kind", "arguments", "size", "sensitivity", "seconds", "noise"},
 }
 
 
-def read_request(said: dict[str, Any], session: Releaser) -> tuple[Query, Mechanism]:
+def read_request(
+    said: dict[str, Any], session: Releaser, source: Source, answering: Answering
+) -> tuple[Query, Mechanism]:
     """Read one request. OutsideFailed where a key is missing, unknown or of another kind."""
     public, ask = session.public, said.get("ask")
     if not isinstance(ask, str) or ask not in KEYS or set(said) != KEYS[ask] | {"ask", "share"}:
         raise OutsideFailed(f"learner: it asks {sorted(said)!s:.200}; a request is one of {', '.join(KEYS)}")
     mechanism = _mechanism(said, session.unit, public)
     norm = mechanism.norm
+    if ask == "own":
+        return read_own(said, public, norm, source, answering), mechanism
     if ask == "furthest":
         return _read_distances(said, public), mechanism
     if ask in ("sums", "select"):

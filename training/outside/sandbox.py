@@ -16,6 +16,7 @@ from models.forms.ensemble import Ensemble
 from training.calibration.calibrate import calibrate, rehearse
 from training.calibration.plan_warnings import check_exportable
 from training.outside.forms import read_model
+from training.outside.own import Answering
 from training.outside.process import OutsideFailed, SealedProcess
 from training.outside.requests import read_request
 from training.rows.partitions.partition import TARGET_GRID
@@ -43,7 +44,8 @@ class OutsideLearner:
         if source is None:
             raise InputError("learner: none was admitted for this job")
         own = {key: value for key, value in self.parameters.items() if self.source or key not in ENTERED}
-        with SealedProcess(source.modules) as process:
+        waits = self.source is None  # in a job
+        with SealedProcess(source.modules) as process, Answering(source, waits) as answering:
             process.send({
                 "source": source.text, "kind": source.kind, "parameters": own,
                 "public": public_facts(session.public),
@@ -54,7 +56,7 @@ class OutsideLearner:
                     return read_model(said["model"], session.public)
                 if "failed" in said:
                     raise OutsideFailed(f"learner: it failed ({said['failed']!r:.300})")
-                query, mechanism = read_request(said, session)
+                query, mechanism = read_request(said, session, source, answering)
                 process.send({"answer": np.asarray(session.release(query, mechanism)).tolist()})
         raise OutsideFailed(f"learner: more than {MOST_RELEASES} releases")
 

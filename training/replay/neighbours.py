@@ -22,14 +22,20 @@ from training.rows.tables.data import rows_of
 BEYOND = 1000  # how far beyond the ends of its range a value may be
 SHAPES = ("missing", "low", "high", "less", "beyond", "copy", "random")  # rows that are added; "less": taken out
 FEW, OFTEN = 3, 4  # rows that are alike, and how often
+ADDED = 1 << 20  # between the seeds of random rows that are added to one table and to the next
 
 
 def neighbours(
     schema: Schema, table: pa.Table, relation: Relation, contributions: int, seed: int = 0
 ) -> Iterator[tuple[Rows, str]]:
     """Yield neighbours of a table without end, each with what is different, in words: every shape of row in turn, of
-    every class in turn.
+    every class in turn. Rows are a set: each neighbour has them in another order.
     """
+
+    def mixed(other: pa.Table) -> Rows:
+        places = np.argsort(uniform_numbers(seed, "order", str(number), len(other)))
+        return packed(schema, other.take(places), relation)
+
     size = len(table)
     for number in count():
         shape, label = SHAPES[number % len(SHAPES)], number + number // len(SHAPES)
@@ -40,15 +46,17 @@ def neighbours(
         if shape == "less":
             shape = "random"
             if relation is Relation.ADD_REMOVE and out:
-                yield packed(schema, rest, relation), f"without row {places}"
+                yield mixed(rest), f"without row {places}"
                 continue
-        more = [_row(schema, table.slice(order[-1], 1), shape, label + member) for member in range(contributions)]
+        drawn = ADDED + seed * ADDED + number * contributions  # so that no two tables are added the same random rows
+        more = [
+            _row(schema, table.slice(order[-1], 1), shape, label + member, drawn + member)
+            for member in range(contributions)
+        ]
         if relation is Relation.REPLACE_ONE:
-            other = pa.concat_tables([rest, *more[: len(out)]])
-            yield packed(schema, other, relation), f"row {places} replaced ({shape})"
+            yield mixed(pa.concat_tables([rest, *more[: len(out)]])), f"row {places} replaced ({shape})"
         else:
-            other = pa.concat_tables([table, *more])
-            yield packed(schema, other, relation), f"{contributions} more ({shape})"
+            yield mixed(pa.concat_tables([table, *more])), f"{contributions} more ({shape})"
 
 
 def pairs(
@@ -76,12 +84,14 @@ def packed(schema: Schema, table: pa.Table, relation: Relation) -> Rows:
     return rows_of(schema, table, table[schema.target], relation)
 
 
-def _row(schema: Schema, table: pa.Table, shape: str, label: int) -> pa.Table:
-    """Make a table of one row of this shape, in the columns of `table`, which has one row."""
+def _row(schema: Schema, table: pa.Table, shape: str, label: int, drawn: int = 0) -> pa.Table:
+    """Make a table of one row of this shape, in the columns of `table`, which has one row. `drawn`: the seed of a
+    random one.
+    """
     if shape == "copy":
         return table
     if shape == "random":
-        return pa.table(made_up_columns(schema, 1, label)).select(table.column_names).cast(table.schema)
+        return pa.table(made_up_columns(schema, 1, drawn)).select(table.column_names).cast(table.schema)
     columns = {name: table[name] for name in table.column_names}
     for feature in schema.features:
         columns[feature.name] = _value(feature, schema, shape, table[feature.name].type)

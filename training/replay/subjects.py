@@ -129,10 +129,12 @@ def admit(
     neighbours: int = Trial.neighbours,
     datasets: Sequence[str] = (),
     only: bool = False,
+    declared: bool = False,
 ) -> Admitted:
     """Admit a learner of others to a home, once it is checked as `check_learner` does: the text that was checked, which
     is not read again. InputError where the check refuses it. `only`: for the jobs on these datasets alone, on whose
-    schemas alone it is checked; so is a program that reads rows, which cannot be played on neighbours and runs twice.
+    schemas alone it is checked; so is a program that reads rows, which cannot be played on neighbours and runs twice;
+    `declared`: its word is taken for how far rows move queries of its own.
     """
     named = tuple(sorted(set(datasets)))
     if only and not named:
@@ -140,10 +142,10 @@ def admit(
     if source.vouch is not None:
         for question, public in _questions(home, named, None):
             try_out(source, question, public)
-        return admitted.keep(home, source, name, why, {"ok": True, "neighbours": 0}, named)
+        return admitted.keep(home, source, name, why, {"ok": True, "neighbours": 0}, named, declared)
     make, trial = partial(OutsideLearner, source), Trial(neighbours=neighbours)
     report = _check_all(make, None, trial, home, named, [] if only else [_check(make, None, trial)])
-    return admitted.keep(home, source, name, why, report.to_json(), named if only else ())
+    return admitted.keep(home, source, name, why, report.to_json(), named if only else (), declared)
 
 
 def source_by(

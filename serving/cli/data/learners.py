@@ -179,6 +179,7 @@ def admit_learner(
     ] = None,
     relation: Annotated[str, typer.Option(help="Of --vouched: who are neighbours.")] = "add-remove",
     seconds: Annotated[int, typer.Option(help="Of --vouched: its result is handed on after so many.")] = 60,
+    declared: Annotated[bool, typer.Option("--declared", help="Take its word on queries of its own.")] = False,
     json: Json = False,
 ) -> None:
     """Admit a learner of others to this home, after a check on made-up rows: then jobs may name it. By the steward.
@@ -196,8 +197,8 @@ def admit_learner(
     require_access(home, "steward")
     vouch = None if vouched is None else {"promise": vouched, "relation": relation, "seconds": seconds}
     with show_busy("recording and playing"):
-        source = subjects.source_by(name, author, tuple(module or []), vouch)
-        entered = subjects.admit(home, source, as_name, Why(this_user(), reason), neighbours, dataset or [], only)
+        source, why = subjects.source_by(name, author, tuple(module or []), vouch), Why(this_user(), reason)
+        entered = subjects.admit(home, source, as_name, why, neighbours, dataset or [], only, declared)
     text = (
         f"{as_name} is admitted by entry {entered.entry.seq}: {_check_words(entered.report)}; by "
         f"{entered.source.author}, sha256 {entered.source.digest}"

@@ -453,7 +453,7 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
             f"{value['by']} admitted {value['name']} by {value['author']}, sha256 {value['digest']}, to run on "
             f"{', '.join(value.get('datasets', ['every dataset']))}."
             f"{f' It reads rows; that it keeps {v} is the word of the same.' if (v := value.get('vouched')) else ''}"
-            f"{_why(value)}"
+            f"{' Declared are ' * bool(d := value.get('declared', []))}{', '.join(d)}{'.' * bool(d)}{_why(value)}"
         ),
     ),
     "learner-removed": ("off", "learner removed", lambda value: f"{value['by']} removed {value['name']}.{_why(value)}"),

@@ -24,7 +24,7 @@ from training.replay.report import KINDS, Report, check
 from training.rows.schema.schema import parse_schema
 from training.session.session import Public
 
-NEIGHBOURS = 100  # at most: a check ends at the first fault
+NEIGHBOURS = 300  # at most: a check ends at the first fault
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 LEARNERS = "training.learners."
 # Query, learner, its parameters, the target: its sensitivity is halved, or its answer doubled where it is 1.
