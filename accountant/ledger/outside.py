@@ -170,8 +170,8 @@ def _charge(writer: Writer, name: str, outside: Outside) -> int:
         if part.refusing(costs) is not None:
             raise _refusal(part, curve, costs)
         nothing = [family.filter.nothing() for family in part.families]
-        charged = [replace(family, used=family.used + each) for family, each in zip(part.families, costs, strict=True)]
-        balances = after(charged, nothing)
+        families = [replace(family, used=family.used + each) for family, each in zip(part.families, costs, strict=True)]
+        balances = after(families, nothing)
         block_rows.put(writer.connection, part.families, balances)
         lines += block_rows.merge_equal_blocks(part.families, balances)
     fields = outside.fields() | ({"another": True} if before else {})

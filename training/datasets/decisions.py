@@ -70,9 +70,9 @@ def _release(home: Home, name: str, request: ChargeRequest, by: str) -> Outside:
         if request.key is not None:
             raise InputError("key: verifies a statement; leave it out, or give one")
         return Outside(Curve.read(request.to_json()), request.mechanism, why, request.document, request.unit, *beside)
-    said_twice = [field for field in (*KINDS, "delta", "document") if getattr(request, field) is not None]
-    if said_twice:
-        raise InputError(f"{said_twice[0]}: follows from the statement; leave it out")
+    repeated = [field for field in (*KINDS, "delta", "document") if getattr(request, field) is not None]
+    if repeated:
+        raise InputError(f"{repeated[0]}: follows from the statement; leave it out")
     dataset = home.ledger.dataset(name)
     stated = read_statement(request.statement, request.key, dataset, home.ledger.log.origin)
     if stated.unit == ROW and request.unit == PERSON:

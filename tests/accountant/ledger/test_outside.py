@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from math import exp, log
 
 import pytest
+from crash_driver import die_at
 from ledgers import TOTAL, changed, hexes, place, registration, request, reserve
 
 from accountant.audit.audit import audit_home
@@ -16,7 +19,7 @@ from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.families.records import Unit, Why
-from accountant.ledger.outside import Outside, charge, describe_charges, rehearse
+from accountant.ledger.outside import Outside, charge, charged_entries, describe_charges, rehearse
 from accountant.ledger.withdrawal import withdraw
 from dpserve_verify.audit.replay import Replay
 from dpserve_verify.errors import InputError, LedgerInvalid
@@ -386,3 +389,37 @@ def test_charges_with_a_delta_and_jobs_up_to_the_total_keep_it_exactly():
     fails = sum(chance * max(0.0, 1 - exp(1 - float(loss))) for loss, chance in losses.items())
     exact = 0.004 + (1 - 0.004) * fails
     assert 0.004 < exact <= float(total.delta)
+
+
+KILLED_AT = (
+    "accountant.ledger.families.block_rows:load:after:1",  # read, and nothing judged
+    "accountant.ledger.families.block_rows:put:before:1",  # judged
+    "accountant.ledger.families.block_rows:put:after:1",
+    "accountant.log.entries:Writer.append:before:1",
+    "accountant.log.entries:Writer.append:after:1",
+    "accountant.log.entries:TransparencyLog.raise_mark:before:1",  # committed
+)
+
+
+def test_a_charge_that_is_killed_anywhere_stands_whole_or_not_at_all_and_is_made_once(tmp_path):
+    home = Home.init(place(tmp_path / "home"))
+    home.ledger.register(registration(holdout=Decimal("0.2")))
+    cost = Curve.read(CURVES[1]).price(home.ledger.dataset("adult").orders)
+    for at, point in enumerate(KILLED_AT):
+        release, before = outside(CURVES[1], document=point), home.ledger.dataset("adult").families[0].used
+        home.ledger.log.database.close()
+        child = os.fork()
+        if not child:
+            die_at(point)
+            charge(Home.open(place(home.path)).ledger, "adult", release)
+            os._exit(0)
+        assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        home = Home.open(place(home.path))
+        stands = len(charged_entries(home.ledger)) > at
+        assert stands is (point == KILLED_AT[-1])
+        for part in (None, "holdout"):
+            assert home.ledger.dataset("adult", part=part).families[0].used == (before + cost if stands else before)
+        with pytest.raises(NameTaken) if stands else nullcontext():
+            charge(home.ledger, "adult", release)
+        assert home.ledger.dataset("adult").families[0].used == before + cost
+    assert problems(home) == []
