@@ -19,6 +19,7 @@ from dpserve_verify.certificates.certificate import plan_of
 from dpserve_verify.errors import CertificateInvalid
 from models.answers.question import SIGNS, Condition, Conditions, Measure, Output, Question, merge
 from models.features.calendar import text_of
+from models.features.features import NumericFeature
 from models.profile.columns import Column, column_of, labels
 from models.profile.figures import LEVEL, Noise, number, roots
 from models.profile.stated import noise_of
@@ -252,7 +253,10 @@ def _middle(measure: Measure) -> tuple[float, float]:
 def _keys(by: Sequence[Column], chosen: Sequence[Sequence[int]]) -> list[list[str]]:
     keys: list[list[str]] = [[]]
     for column, codes in zip(by, chosen, strict=True):
-        names = labels(column.to_json())
+        feature, about = column.feature, column.to_json()
+        if isinstance(feature, NumericFeature):  # in few digits, and dates as dates
+            about = {"type": NumericFeature.kind, "edges": [feature.text(edge) for edge in feature.edges]}
+        names = labels(about)
         keys = [[*key, names[code]] for key in keys for code in codes]
     return keys
 

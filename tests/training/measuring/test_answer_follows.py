@@ -10,6 +10,7 @@ import pytest
 
 from dpserve_verify.errors import InputError
 from models.answers import report
+from models.answers.question import Measure
 from models.answers.sql import read_question
 from models.answers.table import Released
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
@@ -151,6 +152,13 @@ def test_groups_that_cannot_be_are_not_shown(people):
     assert [row["group"][0] for row in rows] == ["30 to 60", "above 60"]
     answer, question = released("select sex, count(*) filter (where sex = 'Male') n from t group by sex", people[0])
     assert [row["n"][1:] == ["0", "0"] for row in answer.answer(question).to_json()["rows"]] == [False, *[True] * 3]
+
+
+def test_groups_of_numbers_have_few_digits():
+    column = Column(NumericFeature("x", (1 / 3, 2 / 3)), "feature", (0.0, 1.0))
+    question = read_question("select x, count(*) from t group by x", "t", {"x": column}, lambda column: ())
+    answer = Released((column,), (), (Measure(),), np.ones((1, 4)), Noise(1.0, False)).answer(question)
+    assert [key for (key,) in answer.keys] == ["at most 0.333333", "0.333333 to 0.666667", "above 0.666667", "missing"]
 
 
 def test_the_noisy_answer_is_sorted_and_cut(people):
