@@ -60,21 +60,21 @@ class Condition:
         codes = {} if self.codes is None else {"codes": [*self.codes]}
         return {"column": self.column.to_json(), **codes, **ends, "missing": self.missing}
 
-    def bins_met(self) -> list[int]:
-        """Return the bins of its column that can hold its rows."""
+    def bins_met(self, column: Column) -> list[int]:
+        """Return the bins of its column, which may be others than its own, that can hold its rows."""
         if self.codes is not None:
-            return [code for code in self.column.codes if code in self.codes]
-        edges: tuple[float, ...] = self.column.feature.edges  # type: ignore[union-attr]  # a number's
+            return [code for code in column.codes if code in self.codes]
+        edges: tuple[float, ...] = column.feature.edges  # type: ignore[union-attr]  # a number's
         if self.missing:
             return [len(edges) + 1]
         first = 0 if self.above is None else bisect_right(edges, self.above)
         last = len(edges) if self.upto is None else bisect_left(edges, self.upto)
         return [*range(first, last + 1)]
 
-    def is_of_bins(self) -> bool:
-        """Tell whether the rows of its bins all meet it: no end lies within a bin."""
+    def is_of_bins(self, column: Column) -> bool:
+        """Tell whether the rows of those bins all meet it: no end lies within a bin."""
         ends = {self.above, self.upto} - {None}
-        return not ends or ends <= {*self.column.feature.edges}  # type: ignore[union-attr]  # a number's
+        return not ends or ends <= {*column.feature.edges}  # type: ignore[union-attr]  # a number's
 
     def equals(self, other: Condition | None) -> bool:
         """Tell whether another condition on the same column admits the same rows."""
@@ -214,8 +214,9 @@ class Question:
 
     def group_codes(self) -> list[list[int]]:
         """Return, of each column that it groups by, the bins that can hold its rows."""
-        met = {condition.column.name: condition.bins_met() for condition in self.where}
-        return [[code for code in column.codes if code in met.get(column.name, column.codes)] for column in self.by]
+        where = {condition.column.name: condition for condition in self.where}
+        met = [where[column.name].bins_met(column) if column.name in where else column.codes for column in self.by]
+        return [[code for code in column.codes if code in own] for column, own in zip(self.by, met, strict=True)]
 
     @property
     def afterwards(self) -> list[str]:

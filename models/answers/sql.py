@@ -9,8 +9,8 @@ import logging
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
-from math import isfinite
+from dataclasses import dataclass, replace
+from math import ceil, floor, isfinite
 
 import sqlglot
 from sqlglot import exp
@@ -22,6 +22,7 @@ from models.features.calendar import EXAMPLES, CalendarKind, number_of
 from models.features.features import CalendarFeature, CategoricalFeature, NumericFeature
 from models.profile.columns import Column
 
+MOST_BANDS = 256  # bins of a number by floor
 MOST_CHARACTERS, MOST_GROUPED, MOST_CONDITIONS, MOST_FIGURES = 1000, 8, 64, 32
 FORM = (
     "write: select GROUPS, count(*), count(COLUMN), sum(COLUMN), avg(COLUMN) from DATASET where CONDITION and ... "
@@ -33,6 +34,7 @@ COMPARED: Mapping[type[exp.Expression], Sign] = {exp.LT: "<", exp.LTE: "<=", exp
 TURNED: Mapping[type[exp.Expression], type[exp.Expression]] = {
     exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ, exp.NEQ: exp.NEQ
 }  # fmt: skip
+GROUPED = (exp.Column, exp.Floor, exp.Mul)  # a column, or a number in bands
 CASTS = {"DATE", "DATETIME", "TIME", "TIMESTAMP"}
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 Edges = Callable[[Column], Sequence[float]]
@@ -71,10 +73,10 @@ class _Reader:
         names: list[str] = []  # of each item, the group's column or the figure
         for item in tree.expressions:
             inner = item.this if isinstance(item, exp.Alias) else item
-            if isinstance(inner, exp.Column):
-                names.append(self.column(inner).name)
+            if isinstance(inner, GROUPED):
+                names.append(self.group(inner).name)
                 if names[-1] not in {column.name for column in by}:
-                    raise InputError(f"select: {inner.name}: stands outside of count, sum and avg, and not in group by")
+                    raise InputError(f"select: {names[-1]}: stands outside of count, sum and avg, and not in group by")
                 continue
             output = self.output(inner, item.alias)
             if any(output.name == name for name in names):
@@ -121,10 +123,34 @@ class _Reader:
             return ()
         if any(value for name, value in group.args.items() if name != "expressions"):
             raise InputError("select: group by: must name columns")
-        by = tuple(self.column(_behind(node, items, aliases, self.columns)) for node in group.expressions)
+        nodes = [_behind(node, items, aliases, self.columns) for node in group.expressions]
+        by = tuple(map(self.group, nodes))
         if len({column.name for column in by}) < len(by) or len(by) > MOST_GROUPED:
             raise InputError(f"select: group by: each column once, and at most {MOST_GROUPED}")
         return by
+
+    def group(self, node: exp.Expression) -> Column:
+        """Return a column, or a number in bins of one width, of `floor(COLUMN / WIDTH)` or that times WIDTH: each
+        begins where the cell ends that is the next one below.
+        """
+        if not isinstance(node, exp.Floor | exp.Mul):
+            return self.column(node)
+        inner = node.this if isinstance(node, exp.Mul) else node
+        divided = inner.this if isinstance(inner, exp.Floor) else None
+        width = divided.expression if isinstance(divided, exp.Div) else None
+        same = not isinstance(node, exp.Mul) or (width is not None and node.expression.sql() == width.sql())
+        if not isinstance(divided, exp.Div) or not isinstance(divided.this, exp.Column) or not same:
+            raise InputError(f"select: group by: {node.sql()[:60]!r}: must be a column, or floor(COLUMN / WIDTH)")
+        column = self.column(divided.this)
+        self._require_number(column, "sum")
+        size, (low, high), cells = number_in(None, divided.expression, "group by"), column.ends, self.edges(column)
+        if not size > 0 or (high - low) / size > MOST_BANDS:
+            raise InputError(f"select: group by: {node.sql()[:60]!r}: at most {MOST_BANDS} bins, of a width above 0")
+        starts = [bin * size for bin in range(floor(low / size) + 1, ceil(high / size))]
+        edges = {float(cells[at]) for start in starts if (at := bisect_left(cells, start) - 1) >= 0}
+        if not edges:
+            raise InputError(f"select: group by: {node.sql()[:60]!r}: would be one bin, from {low:g} to {high:g}")
+        return replace(column, feature=NumericFeature(column.name, tuple(sorted(edges))))
 
     def output(self, node: exp.Expression, alias: str = "") -> Output:
         """Read count, sum or avg, of rows that meet conditions of its own where it has `filter` or `case`."""
@@ -206,7 +232,7 @@ class _Reader:
             name = next(each.column.name for at, each in enumerate(conditions) if merge(conditions[: at + 1]) is None)
             raise InputError(f"select: where: {name}: no row meets all of its conditions")
         for condition in merged.values():
-            if not condition.bins_met():
+            if not condition.bins_met(condition.column):
                 raise InputError(f"select: where: {condition.column.name}: no row can be so")
         return _in_order(merged)
 
@@ -326,10 +352,10 @@ class _Lookup:
         if isinstance(node, exp.Literal) and not node.is_string and node.sql().isdecimal():
             if 1 <= (place := int(node.sql())) <= len(self.items):
                 return self.items[place - 1]
-        elif isinstance(node, exp.Column):
+        elif isinstance(node, GROUPED):
             if node.name in self.outputs:
                 return node.name
-            column = self.reader.column(_behind(node, (), self.aliases, self.reader.columns))
+            column = self.reader.group(_behind(node, (), self.aliases, self.reader.columns))
             if column in self.by:
                 return column.name
         else:

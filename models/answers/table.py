@@ -40,7 +40,7 @@ class Released:
     def answer(self, question: Question) -> Table | None:
         """Return the table of a question that follows from these cells; None where it does not."""
         names = [column.name for column in self.by]
-        if any(column.name not in names for column in question.by):
+        if any(not any(column.has_bins_of(own) for own in self.by) for column in question.by):
             return None
         groups = {
             names.index(column.name): codes for column, codes in zip(question.by, question.group_codes(), strict=True)
@@ -114,15 +114,15 @@ class Released:
         for column in self.by:
             condition, stated = wanted.get(column.name), own.get(column.name)
             if _equal(condition, stated):
-                codes = [*column.codes] if stated is None else stated.bins_met()
+                codes = [*column.codes] if stated is None else stated.bins_met(column)
             elif (
                 condition is None
-                or not condition.is_of_bins()
+                or not condition.is_of_bins(column)
                 or (stated is not None and not condition.implies(stated))
             ):
                 return None
             else:
-                codes = condition.bins_met()
+                codes = condition.bins_met(column)
             chosen.append([code for code in codes if code in column.codes])
         return chosen
 

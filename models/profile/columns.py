@@ -50,6 +50,11 @@ class Column:
         """Count the bins, each with a count of its own."""
         return self.feature.bins
 
+    def has_bins_of(self, other: Column) -> bool:
+        """Tell whether another column is this one, a number's with the same cut points."""
+        edges = [column.feature.edges for column in (self, other) if isinstance(column.feature, NumericFeature)]
+        return self.name == other.name and (len(edges) < 2 or edges[0] == edges[1])
+
     @property
     def codes(self) -> tuple[int, ...]:
         """Return the bins that rows can be in."""

@@ -224,3 +224,25 @@ def test_dates_are_compared_averaged_and_grouped(home, tmp_path):
         InputError, match="born: '2021-02-30': is no date: day is out of range for month; write it like"
     ):
         ask(home, "select count(*) from people where born < '2021-02-30'", "1", "people")
+
+
+def test_numbers_are_grouped_in_bands_of_one_width(home):
+    """By the cells of the number, which end just below each band, and not by the schema's bins."""
+    select = (
+        "select floor(age / 10) * 10 as band, count(*) n, avg(age) from adult where age < 60 group by 1 order by band"
+    )
+    number, table = ask(home, select, "2")
+    starts = [float(row["group"][0].split(" to ")[0]) for row in table[1:]]
+    assert starts == pytest.approx([20, 30, 40, 50], abs=0.02)
+    assert all(start < band for start, band in zip(starts, (20, 30, 40, 50), strict=True))
+    stated = answers.answer_of(home, number)[2]
+    check_table(stated, select, table)
+    true = true_rows("select floor(age / 10), count(*), avg(age) from adult where age < 60 group by 1 order by 1")
+    for row, (_, count, mean) in zip(table, true, strict=True):
+        assert abs(float(row["n"][0]) - 0.9 * count) < 60 + 2 * count**0.5  # a tenth is aside, by a draw
+        assert abs(float(row["avg age"][0]) - mean) < 0.5
+    assert ask(home, "select floor(age/10), count(*) from adult where age < 60 group by floor(age/10)")[0] == number
+    for other in ("select age, count(*) from adult where age < 60 group by age",
+                  "select floor(age/20), count(*) from adult where age < 60 group by 1"):  # fmt: skip
+        with pytest.raises(InputError, match="nothing that was released answers"):
+            ask(home, other)

@@ -88,7 +88,12 @@ class TableCells:
         answers = dict(zip((target.name for target in self.schema.targets), answer_names, strict=True))
 
         def codes(axis: Axis) -> NDArray[np.uint16]:
-            name = axis.column.name
+            name, banded = axis.column.name, axis.column.feature != self.columns[axis.column.name].feature
+            if banded:  # in other bins than the schema's, which are merged from the cells
+                edges: tuple[float, ...] = axis.column.feature.edges  # type: ignore[union-attr]  # a number's
+                last = len(edges)
+                merged = np.append(np.searchsorted(edges, self.edges(axis.column)), [last, last + 1]).astype(np.uint16)
+                return np.asarray(merged[codes(self.axis(name, fine=True))], np.uint16)
             if name in self.targets:
                 answer = map_array(folder / answers[name])[used]
                 cells = (answer.astype(np.int64) + TARGET_GRID) // STEPS

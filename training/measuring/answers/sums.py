@@ -124,7 +124,7 @@ def layout_of(question: Question, measures: int) -> tuple[tuple[Column, ...], tu
             if size <= MOST_WIDENED:
                 by.append(column)
                 continue
-        elif column.name in names and condition.is_of_bins():
+        elif column.name in names and condition.is_of_bins(by[names.index(column.name)]):
             continue
         where.append(condition)
     return tuple(by), tuple(where)
@@ -136,7 +136,7 @@ def axes_of(question: Question, cells: TableCells) -> tuple[Axis, ...]:
     by, where = layout_of(question, len(measures))
     names = [condition.column.name for condition in chain(where, *(measure.where for measure in measures))]
     names += [measure.column for measure in measures if measure.column is not None]
-    axes = [cells.axis(column.name, fine=False) for column in by]
+    axes = [Axis(column, False, column.bins) for column in by]
     return tuple(axes) + tuple(dict.fromkeys(cells.axis(name, fine=True) for name in names))
 
 
