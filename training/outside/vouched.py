@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from time import monotonic, sleep
 from typing import Any, ClassVar
 
@@ -77,21 +78,17 @@ class Program:
         return STEPS
 
     def __call__(self, rows: Rows) -> Callable[[], NDArray[np.int64]]:
-        """Return what runs it, and returns its model's JSON, blanks behind it, as whole numbers."""
+        """Return what runs it, once: nothing is read before that."""
+        return partial(self.run, rows)
 
-        def answer() -> NDArray[np.int64]:
-            text = json.dumps(self.run(rows)).encode()
-            return np.frombuffer(text + b" " * (-len(text) % 8), "<i8").astype(np.int64)
-
-        return answer
-
-    def run(self, rows: Rows) -> Any:
-        """Run it on rows, and return what it returns as JSON, when its seconds are over. OutsideFailed says one thing
-        for all that can fail.
+    def run(self, rows: Rows) -> NDArray[np.int64]:
+        """Run it on rows, and return its model's JSON, blanks behind it, as whole numbers, when its seconds are over.
+        OutsideFailed says one thing for all that can fail.
         """
         with suppress(Exception), self._started() as (process, end):
             try:
-                return self._model(process, rows, end)
+                text = json.dumps(self._model(process, rows, end)).encode()
+                return np.frombuffer(text + b" " * (-len(text) % 8), "<i8").astype(np.int64)
             finally:
                 sleep(max(0.0, end - monotonic()))
         raise OutsideFailed(FAILED)
@@ -131,7 +128,9 @@ class VouchedLearner(OutsideLearner):
             nothing: int | list[int] = 0 if classes <= 2 else [0] * classes
             terms = [[nothing] * feature.bins for feature in session.public.features]
             return read_model({"terms": terms, "constant": nothing, "link": 1.0}, session.public)
-        return read_model(json.loads(answer.astype("<i8").tobytes()), session.public)
+        with suppress(Exception):
+            return read_model(json.loads(answer.astype("<i8").tobytes()), session.public)
+        raise OutsideFailed(FAILED)
 
     def program(self, public: Public, unit: Decimal) -> tuple[Program, VouchedRun]:
         """Return what is asked of rows, and at which price."""
@@ -165,10 +164,12 @@ OF_OTHERS = {kind.name: kind for kind in (OutsideLearner, VouchedLearner)}
 
 
 def check_runs(source: Source) -> None:
-    """Start a sealed process with its modules, and no rows. InputError where that cannot be here, or rows that a
-    program is to be handed lie on a cluster.
+    """Start a sealed process with the modules of a program, and no rows; of any other learner the rehearsal starts one.
+    InputError where that cannot be here, or the rows lie on a cluster.
     """
-    if source.vouch is not None and (engine := settings()["DPSERVE_ENGINE"].value) != "local":
+    if source.vouch is None:
+        return
+    if (engine := settings()["DPSERVE_ENGINE"].value) != "local":
         raise InputError(f"DPSERVE_ENGINE={engine[:80]}: a program that reads rows runs where they are: local")
     with SealedProcess(source.modules, MEMORY):
         return

@@ -14,7 +14,9 @@ from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import left, roomiest
 from accountant.ledger.families.records import ENTERED, Request
 from accountant.ledger.families.refusal import refusal
+from accountant.ledger.learner_admissions import ADMITTED_BY
 from dpserve_verify.certificates.releases import kinds_of
+from dpserve_verify.certificates.vouched import word_of
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.privacy.budget import Budget, check_name, from_nano, nano
@@ -110,7 +112,8 @@ def plan(home: Home, asked: JobRequest, by: str | None = None, promotes: bool = 
     recipe = offer.recipe
     kinds_of(recipe.plan)  # what no certificate could put in words is refused while nothing is charged
     costs, takes_whole = _admit(dataset, request, public, recipe)
-    warnings = (*((CLOSES,) if takes_whole else ()), *offer.warnings)
+    word = word_of(recipe.plan, str(request.parameters.get(ADMITTED_BY, "")))
+    warnings = (*((CLOSES,) if takes_whole else ()), *offer.warnings, *([f"its price is {word}"] if word else []))
     place: tuple[Standing, str | None] = Standing.CHAMPION, champion_of(home, request.model)
     if by is not None and not model_names.check(home.ledger, request, by, promotes):
         place = Standing.CANDIDATE, None

@@ -43,7 +43,7 @@ def list_learners(json: Json = False) -> None:
         rows += [
             (
                 each["name"], each["digest"][:12], each["author"], each["by"], each["time"][:10],
-                ", ".join(each["datasets"] or ["all"]), str(each["jobs"]),
+                ", ".join(each["datasets"] or ["all"]) + " (reads rows)" * bool(each["vouched"]), str(each["jobs"]),
             )
             for each in entered
         ]  # fmt: skip
@@ -82,6 +82,7 @@ def show_learner(
 
 def _show_admitted(home: Home, name: str, json: bool) -> None:
     body = admitted.shown(home, name)
+    of = learner_admissions.VOUCHED if body["vouched"] else learner_admissions.OUTSIDE
     saw, path = body["report"], home.path / admitted.FOLDER / body["digest"] / admitted.TEXT
     lines = [
         ("written by", body["author"]),
@@ -99,7 +100,7 @@ def _show_admitted(home: Home, name: str, json: bool) -> None:
     show(
         json,
         body | {"path": str(path)},
-        f"{name}: a learner of others, for jobs with --set code={name}\n\n{align_columns(lines)}",
+        f"{name}: a learner of others, for jobs with --learner {of} --set code={name}\n\n{align_columns(lines)}",
     )
 
 

@@ -100,6 +100,7 @@ def test_a_program_learns_at_the_price_of_its_voucher_and_everything_says_whose_
     admit(home, tmp_path, vouch=replace(VOUCH, promise=promise))
     planned = plan(home, asked())
     ((release, count),) = planned.recipe.plan.runs
+    assert planned.warnings == (f"its price is {WORD}",)
     assert (release.purpose, release.mechanism, count) == (VOUCHED, "vouched-program", 1)
     delta = planned.request.budget.delta
     if promise == "epsilon":
