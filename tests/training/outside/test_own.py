@@ -9,6 +9,7 @@ import shlex
 from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal
+from importlib.util import find_spec
 
 import ledgers
 import pytest
@@ -304,3 +305,28 @@ def test_an_auditor_refuses_a_job_that_asks_what_its_admission_does_not_declare(
     for bad in ([], ["b", "a"], ["a b"], "Own"):
         with pytest.raises(LedgerInvalid):
             Learners().judge_admitted(5, {**begun, "declared": bad}, [])
+
+
+def test_a_query_may_be_a_transformation_of_opendp_where_that_is_installed():
+    example = ledgers.ROOT / "examples/opendp_counts.py"
+    needs = ("opendp.prelude", "opendp._data")
+    of = replace(subjects.source_by(f"{example}:OpenDPBayes", None), modules=needs)
+    public = Public.of(SCHEMA, Relation.ADD_REMOVE, Budget.of("1", "0"), True)
+    assert len(example.read_text().splitlines()) < 100
+    if find_spec("opendp") is None:
+        with pytest.raises(InputError, match="No module named 'opendp'"):
+            OutsideLearner(of).learn(Rehearsal(public, Decimal(1)))
+        return
+    report = check(lambda: OutsideLearner(of), SCHEMA, public, 2, 60)
+    assert report.ok, report.to_json()
+    assert set(report.reached.values()) == {1.0}
+
+
+def test_a_query_has_the_modules_that_its_admission_names():
+    body = "import csv\n" + HONEST
+    with pytest.raises(OutsideFailed):
+        answer(body)
+    base, _ = next(pairs(SCHEMA, None, 60, Relation.ADD_REMOVE, 1, 1))
+    with Answering(replace(source(body), modules=("csv",)), waits=False) as answering:
+        heard = OwnQuery("Own", "{}", 9, 1, "l1", 2, answering)(packed(SCHEMA, base, Relation.ADD_REMOVE))
+        assert heard.sum() > 0
