@@ -173,6 +173,7 @@ def test_dataset_show_has_the_keys_programs_rely_on(home, said):
     assert {line["quota"] for line in body.pop("quotas")} <= {None}
     assert body.pop("archived") is False
     assert body.pop("forecast").keys() == {"share_per_day", "days_left", "used_up_on"}
+    assert body.pop("charges")["count"] == 0  # of one dataset alone, as quotas are
     assert said("dataset", "list")[1] == {"datasets": [body], "next": None}
     ENGINE.forget()
     assert said("dataset", "list")[1] == {"datasets": [body], "next": None}  # worked out again, for programs
