@@ -64,12 +64,12 @@ class Trial:
     data: Path | None = None
 
 
-def maker_of(reference: str, parameters: Mapping[str, Any] | None) -> Callable[[], Any]:
-    """Return what makes a learner anew: of somebody else's (`source_of`) one that runs sealed, without rows; else of a
-    class (`class_of`), here. InputError where there is none.
+def maker_of(reference: str, parameters: Mapping[str, Any] | None, modules: tuple[str, ...] = ()) -> Callable[[], Any]:
+    """Return what makes a learner anew: of somebody else's (`source_of`) one that runs sealed, without rows, with
+    these `modules`; else of a class (`class_of`), here. InputError where there is none.
     """
     if is_outside(reference):
-        return partial(OutsideLearner, source_of(reference), dict(parameters or {}))
+        return partial(OutsideLearner, replace(source_of(reference), modules=modules), dict(parameters or {}))
     return partial(make_learner, class_of(reference), parameters)
 
 
@@ -113,11 +113,12 @@ def check_learner(
     trial: Trial,
     home: Home | None = None,
     datasets: Sequence[str] = (),
+    modules: tuple[str, ...] = (),
 ) -> Report:
     """Record and play a learner (`maker_of`), as `trial` says; and on made-up rows of the schemas of these datasets of
     a home, as jobs on them would. InputError where it refuses such a job.
     """
-    make = maker_of(reference, parameters)
+    make = maker_of(reference, parameters, modules)
     return _check_all(make, parameters, trial, home, datasets, [_check(make, parameters, trial)])
 
 

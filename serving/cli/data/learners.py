@@ -22,6 +22,10 @@ from serving.cli.terminal import Json, align_columns, show, show_busy
 from training.outside import admitted
 from training.replay import subjects
 
+Modules = Annotated[
+    list[str] | None,
+    typer.Option("--module", help="A module it needs, loaded before its seal; MODULE:CALL is called. Repeatable."),
+]
 CheckedOn = Annotated[
     list[str] | None,
     typer.Option(help="Also on made-up rows of this dataset's schema, as a job on it would. Repeatable."),
@@ -125,6 +129,7 @@ def check_learner(
     contributions: Annotated[int, typer.Option(help="How many rows one person may have.")] = 1,
     dataset: CheckedOn = None,
     set: Annotated[list[str] | None, typer.Option(help="A parameter, key=value. Repeatable.")] = None,
+    module: Modules = None,
     json: Json = False,
 ) -> None:
     """Check that a learner keeps its promise: record it, and play it on neighbours with the same answers. Free.
@@ -143,7 +148,9 @@ def check_learner(
     )  # fmt: skip
     with show_busy("recording and playing"):
         home = Home.open() if dataset else None
-        report = subjects.check_learner(name, key_values("--set", set or []), trial, home, dataset or [])
+        report = subjects.check_learner(
+            name, key_values("--set", set or []), trial, home, dataset or [], tuple(module or [])
+        )
     reached = [
         ("QUERY", "REACHED OF ITS SENSITIVITY"),
         *((text, f"{part:.4f}") for text, part in report.reached.items()),
@@ -171,10 +178,7 @@ def admit_learner(
     neighbours: Annotated[int, typer.Option(help="How many neighbours.")] = subjects.Trial.neighbours,
     dataset: CheckedOn = None,
     only: Annotated[bool, typer.Option("--only", help="Admit it for jobs on these datasets alone.")] = False,
-    module: Annotated[
-        list[str] | None,
-        typer.Option(help="A module it needs, loaded before its seal; MODULE:CALL is called. Repeatable."),
-    ] = None,
+    module: Modules = None,
     vouched: Annotated[
         str | None, typer.Option(help="It reads rows, and you give your word that it keeps epsilon, or mu.")
     ] = None,

@@ -25,6 +25,7 @@ from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid
 from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.declared import purpose_of_own
 from models.store.loading import load_of_home
+from serving.cli.app import run
 from training.jobs import job
 from training.outside import admitted, own
 from training.outside.own import Answering, OwnQuery, read_own
@@ -330,3 +331,9 @@ def test_a_query_has_the_modules_that_its_admission_names():
     with Answering(replace(source(body), modules=("csv",)), waits=False) as answering:
         heard = OwnQuery("Own", "{}", 9, 1, "l1", 2, answering)(packed(SCHEMA, base, Relation.ADD_REMOVE))
         assert heard.sum() > 0
+
+
+def test_the_command_checks_with_the_modules_that_are_named(tmp_path):
+    (tmp_path / "mine.py").write_text("import csv\n" + source().text)
+    for more, code in (([], 2), (["--module", "csv"], 0)):
+        assert run(["learner", "check", f"{tmp_path}/mine.py:L", "--neighbours", "1", *more]) == code
