@@ -217,7 +217,7 @@ def _account(family: Family) -> dict[str, Any]:
     figures = {"epsilon": decimal_string(family.epsilon_of(family.used)), "left": decimal_string(epsilon_left(family))}
     return {
         "family": family.identity,
-        "budget": family.budget.to_json(),
+        "budget": family.budget.to_entry(),
         "largest": decimal_string(family.largest),
         **({"whole": True} if family.whole else {}),
         "after": {**price_to_json(family.used, family.filter.orders), **figures},

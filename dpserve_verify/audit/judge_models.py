@@ -228,7 +228,7 @@ def _sums_agree(stated: FamilyForm | DatasetForm | PersonForm, account: Account,
     rdp = {decimal_string(order): decimal_string(from_nano(figure)) for order, figure in account.rdp}
     sums = (after.pure, after.unbounded, after.rdp) == (decimal_string(from_nano(used.pure)), used.unbounded, rdp)
     largest = stated.largest is None or parse_decimal(stated.largest) == account.largest
-    if stated.budget.to_json() != account.budget.to_json() or not sums or not largest:
+    if stated.budget.to_json() != account.budget.to_entry() or not sums or not largest:
         return False
     unspent = Decimal(0) if account.whole else max(Decimal(0), total - account.epsilon)
     figures = ((after.epsilon, account.epsilon), (after.left, unspent)) if converted else ()

@@ -310,7 +310,7 @@ def _used(account: FamilyForm | DatasetForm) -> str | None:
     after, total = account.after, account.budget
     if account.whole:
         return used_words(0.0)
-    design = Filter.design(Budget.of(total.epsilon, total.delta))
+    design = Filter.design(Budget.of(total.epsilon, total.delta, total.outside or 0))
     if {*after.rdp} == {*map(decimal_string, design.orders)}:
         return used_words(1 - design.share(price_from_json(after.to_json(), design.orders)))
     return None if after.epsilon is None else f"epsilon {after.epsilon} of it was used"

@@ -137,6 +137,9 @@ class BudgetForm(Form):
 
     epsilon: Figure
     delta: Figure
+    outside: Figure | None = form_field(
+        default=None, about="of delta, what is set apart for releases made elsewhere; no filter counts on it"
+    )
 
 
 class SpentForm(Form):

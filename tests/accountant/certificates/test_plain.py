@@ -109,9 +109,11 @@ def test_who_is_protected():
     assert "which of two things a given person says" in text
 
 
-def test_what_was_spent_and_what_is_left():
-    found = certificate(about=dataset(families=2))
-    stated, design = found.statement["predicate"]["dataset"], Filter.design(Budget.of("3", "0.000001"))
+@pytest.mark.parametrize("apart", ["0", "0.0000009"])
+def test_what_was_spent_and_what_is_left(apart):
+    total = Budget.of("3", "0.000001", apart)
+    found = certificate(about=dataset(families=2, budget=total))
+    stated, design = found.statement["predicate"]["dataset"], Filter.design(total)
     text = words(plain(found))
     assert f"This model took 25 noisy answers from the data, together epsilon {found.epsilon} at delta 1e-6." in text
     for each in stated["families"]:
