@@ -241,8 +241,9 @@ def _spent(certificate: Certificate) -> Section:
     accounts = [_account(family) for family in families] or [_account(dataset)]
     note = (
         f"A family is all datasets that hold the same people. {bound_of(certificate)} A total is changed only by a "
-        "reasoned entry of the ledger. What the ledger takes at somebody's word (releases made elsewhere, programs that "
-        "read rows, queries of declared sensitivity) counts as it is stated there. Costs add up as Rényi curves, so epsilons of single models do not simply sum."
+        "reasoned entry of the ledger. What the ledger takes at somebody's word (releases made elsewhere, programs "
+        "that read rows, queries of declared sensitivity) counts as it is stated there. Costs add up as Rényi curves, "
+        "so epsilons of single models do not simply sum."
     )
     return Section("What was spent, and what is left", (cost, note), tuple(accounts))
 
