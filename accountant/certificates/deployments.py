@@ -187,7 +187,10 @@ def _implementation(certificate: Certificate) -> dict[str, str]:
         for run in form.mechanisms
     ]
     lines += [f"- Floating point: {form.implementation.get('floats', 'not stated')}."]
-    lines += [f"- Randomness: {form.randomness.source}, not seeded.", f"- Versions: {versions}."]
+    lines += [
+        f"- Randomness: {form.randomness.source}{'' if form.randomness.seeded is None else ', not seeded'}.",
+        f"- Versions: {versions}.",
+    ]
     made = f"Preprocessing: {certificate.derived_preprocessing}. Tuning: {tuning}."
     return {
         "preprocessing_and_hyperparameter_tuning": made,

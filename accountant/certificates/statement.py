@@ -24,6 +24,7 @@ from accountant.privacy.claims import Claim, claim
 from dpserve_verify.certificates import sentences
 from dpserve_verify.certificates.predicate import PREDICATE_TYPE, STATEMENT_LIMIT, STATEMENT_TYPE
 from dpserve_verify.certificates.sentences import ADVERSARY, CONVERSIONS, PERSON, TOGETHER, TRUST, Growth, Trust
+from dpserve_verify.certificates.vouched import MECHANISM
 from dpserve_verify.formats import canonical
 from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.keys import dsse
@@ -55,12 +56,13 @@ def statement(
     subject: Subject, dataset: Dataset, request: Request, spent: Plan, origin: str, reservation: int, leaf: str
 ) -> bytes:
     """Encode the statement as canonical bytes. `spent`: the releases that were popped, equal to the reserved plan."""
+    drawn = {release.mechanism for release, _ in spent.runs}
     predicate = {
         "claim": claim_to_json(claim(spent, request.budget.delta), spent, dataset),
         "mechanisms": spent.to_json(),
         "dataset": _dataset(dataset),
         "public": _public(subject, request),
-        "randomness": {"source": "operating system", "seeded": False},
+        "randomness": {"source": "operating system"} | ({} if MECHANISM in drawn else {"seeded": False}),
         "implementation": dict(implementation()),
         "ledger": {"origin": origin, "reservation": reservation, "leaf": leaf},
     }

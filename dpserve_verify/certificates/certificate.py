@@ -27,6 +27,7 @@ from dpserve_verify.certificates.predicate import (
     Statement,
     read_statement,
 )
+from dpserve_verify.certificates.vouched import taken_at_word
 from dpserve_verify.errors import CertificateInvalid, CertificateRevoked, InputError, LedgerInvalid
 from dpserve_verify.formats.canonical import parse_decimal
 from dpserve_verify.keys import dsse
@@ -148,7 +149,7 @@ def verify(envelope: bytes, proof: str, model: bytes, trust: PublicKeys, policy:
     epsilon, delta = recompute(predicate.claim, predicate.mechanisms)
     sentences.check(body["predicate"])
     # (5) The verifier's own policy admits the claim.
-    policy.check_claim(epsilon, delta, predicate.claim.relation)
+    policy.check_claim(epsilon, delta, predicate.claim.relation, taken_at_word(predicate.not_covered))
     # (6) The checkpoint is signed by the log's key of its size, and its tree holds an entry that binds all of it.
     checkpoint, entry = in_log(
         parsed, _binding(parsed.index, statement, payload), predicate.ledger.origin, trust, "certificate"

@@ -4,7 +4,7 @@ once it is set: what does not meet it is refused.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -33,6 +33,7 @@ class Policy:
         smallest_size: entries of the largest tree seen before.
         revoked: indices of `issued` entries.
         oldest_days: days since the entry's time, which is the operator's word; None for any.
+        proved: whether everything must be: no price and no sensitivity is taken at somebody's word.
         witnesses: a C2SP tlog-policy, whose quorum must have cosigned the checkpoint; None asks for none.
     """
 
@@ -42,10 +43,15 @@ class Policy:
     smallest_size: int = 0
     revoked: Collection[int] = ()
     oldest_days: int | None = None
+    proved: bool = False
     witnesses: WitnessPolicy | None = None
 
-    def check_claim(self, epsilon: Decimal, delta: Decimal, relation: str) -> None:
-        """Raise CertificateInvalid where the claim is more than this policy admits."""
+    def check_claim(self, epsilon: Decimal, delta: Decimal, relation: str, taken: Sequence[str] = ()) -> None:
+        """Raise CertificateInvalid where the claim is more than this policy admits, or wants proofs where something is
+        `taken` at somebody's word.
+        """
+        if self.proved and taken:
+            raise CertificateInvalid(f"notCovered: local policy wants everything proved, and this is not: {taken[0]}")
         for name, value, most in (
             ("epsilon", epsilon, self.largest_epsilon),
             ("delta", delta, self.largest_delta),
@@ -105,9 +111,13 @@ def _field(name: str, value: Any, folder: Path) -> Any:
             return frozenset(value)
         case (("smallest_size" | "oldest_days"), int()) if _whole(value):
             return value
+        case "proved", bool():
+            return value
         case "witnesses", str():
             return witness_policy.read_witness_policy(folder / value)
-    raise InputError(f"{name}={value!r:.60}: decimals are strings, sizes and days whole numbers, witnesses a file")
+    raise InputError(
+        f"{name}={value!r:.60}: decimals are strings, sizes and days whole, proved true or false, witnesses a file"
+    )
 
 
 def _whole(value: Any) -> bool:

@@ -352,7 +352,11 @@ class RandomnessForm(Form):
     """Where the noise came from."""
 
     source: Text
-    seeded: Literal[False] = form_field(limits=Limits(refusal="must be false: a seeded run is not private"))
+    seeded: Literal[False] | None = form_field(
+        default=None,
+        about="left out where the noise is a program's own",
+        limits=Limits(refusal="must be false: a seeded run is not private"),
+    )
 
 
 class LedgerForm(Form):

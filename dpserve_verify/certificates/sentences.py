@@ -442,6 +442,7 @@ def check(predicate: Mapping[str, Any]) -> None:
     """Refuse a statement of today's edition whose words are not those that follow from what was done. Nothing is asked
     of statements of before. CertificateInvalid names the sentence.
     """
+    vouched.check_randomness(predicate["randomness"])
     if "words" not in predicate:
         return
     try:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from dpserve_verify.certificates.releases import VOUCHED
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import CertificateInvalid, InputError
+from dpserve_verify.privacy.declared import DECLARED
 from dpserve_verify.privacy.events import Plan
 
 MECHANISM = "vouched-program"  # draws by itself
@@ -25,6 +29,17 @@ def word_of(plan: Plan, voucher: str) -> str:
             f"mechanisms: {MECHANISM} is one release, alone, by the word of public.hyperparameters' admitted_by"
         )
     return f"by the word of {voucher}; not proved by dpserve"
+
+
+def taken_at_word(not_covered: Sequence[str]) -> list[str]:
+    """List what of a statement's sentences is taken at somebody's word: a program's price, a declared sensitivity."""
+    return [sentence for sentence in not_covered if sentence.startswith((NOT_COVERED.partition(":")[0], DECLARED))]
+
+
+def check_randomness(randomness: Mapping[str, Any]) -> None:
+    """Raise CertificateInvalid unless noise is said to be unseeded, or to be a program's own, of which nothing is."""
+    if ("seeded" in randomness) is (randomness["source"] == OWN):
+        raise CertificateInvalid("randomness: seeded must be false, and is left out of noise that is a program's own")
 
 
 def words_of(word: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from dpserve_verify.errors import InputError
 AUTHOR, TESTED = "author", "tested"  # among a job's parameters: who wrote a learner of others, how it was tested
 NAME = re.compile("[A-Za-z_][A-Za-z0-9_]{0,39}", re.ASCII)  # of the class that answers
 OWN = re.compile(f"answer ({NAME.pattern}), by a sensitivity that is declared, as a learner of others asks", re.ASCII)
+DECLARED = "that a row moves the learner's own queries"  # by no more than somebody declares
 
 
 def purpose_of_own(kind: str) -> str:
@@ -35,7 +36,7 @@ def declared_of(purposes: Iterable[str], parameters: Mapping[str, Any]) -> tuple
     if not isinstance(author, str) or type(tested) is not int or tested < 1:
         raise InputError(f"mechanisms: {own[0]} is declared, and no hyper-parameters say by whom and how it was tested")
     sentence = (
-        f"that a row moves the learner's own queries ({', '.join(own)}) by no more than is declared: it is the word of "
+        f"{DECLARED} ({', '.join(own)}) by no more than is declared: it is the word of "
         f"{author}, tested on {tested} made-up neighbours and not proved; where it is wrong, so is the claim"
     )
     return (sentence,)

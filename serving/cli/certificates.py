@@ -58,7 +58,7 @@ Verified = Annotated[
 ]
 OwnPolicy = Annotated[
     Path | None,
-    typer.Option(help="Your policy, JSON: largest_epsilon, largest_delta, relations, witnesses, oldest_days, ..."),
+    typer.Option(help="Your policy, JSON: largest_epsilon, largest_delta, relations, witnesses, proved, ..."),
 ]
 Witnesses = Annotated[
     Path | None, typer.Option(help="Whose cosignatures its checkpoint must have: a C2SP tlog-policy.")

@@ -513,12 +513,13 @@ def test_a_policy_file(tmp_path):
     (tmp_path / "witnesses").write_text(f"witness w {cosigner(31)}\nquorum w\n")
     value = {
         "largest_epsilon": "1", "largest_delta": "0.00001", "relations": ["add-remove"], "smallest_size": 3,
-        "revoked": [9], "oldest_days": 365, "witnesses": "witnesses",
+        "revoked": [9], "oldest_days": 365, "proved": True, "witnesses": "witnesses",
     }  # fmt: skip
     (tmp_path / "policy.json").write_text(json.dumps(value))
     found = read_policy(tmp_path / "policy.json")
     assert (found.largest_epsilon, found.largest_delta) == (Decimal(1), Decimal("0.00001"))
     assert (found.relations, found.smallest_size, found.revoked, found.oldest_days) == ({"add-remove"}, 3, {9}, 365)
+    assert found.proved is True
     assert [each.name for each in found.witnesses.witnesses] == ["w"]
 
 
@@ -528,6 +529,7 @@ def test_a_policy_file(tmp_path):
         {"largest_epsilom": "1"}, {"largest_epsilon": 1}, {"largest_epsilon": None}, {"largest_epsilon": "x"},
         {"relations": []}, {"relations": ["any"]}, {"relations": "add-remove"}, {"smallest_size": -1},
         {"smallest_size": True}, {"revoked": [1.5]}, {"revoked": ["1"]}, {"oldest_days": "9"}, {"witnesses": "absent"},
+        {"proved": 1}, {"proved": "true"},
         {"witnesses": None}, [], "x",
     ],
 )  # fmt: skip

@@ -246,6 +246,10 @@ def test_by_whose_word_it_is_stands_from_the_admission_to_the_certificate(home, 
     assert [line for line in form.not_covered if words in line and "(Spread)" in line and "the word of Ada" in line]
     shown = dpserve(home.path, "verify", str(model))
     assert (shown.returncode, words in " ".join(shown.stdout.split())) == (0, True), shown.stdout + shown.stderr
+    (tmp_path / "policy.json").write_text('{"proved": true}')
+    strict = dpserve(home.path, "verify", str(model), "--policy", str(tmp_path / "policy.json"))
+    assert strict.returncode == 4
+    assert "local policy wants everything proved" in " ".join((strict.stdout + strict.stderr).split())
     entry = home.ledger.reservation(verified.certificate.reservation).value
     assert entry["parameters"]["tested"] == 3
     assert "answer Spread, by a sensitivity that is declared" in json.dumps(entry["plan"])

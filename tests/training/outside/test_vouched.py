@@ -281,14 +281,18 @@ def test_a_certificate_that_leaves_out_whose_word_it_is_is_refused(home, tmp_pat
         (predicate, "notCovered", [each for each in predicate["notCovered"] if "program" not in each]),
         (predicate["mechanisms"][0], "library", "dpserve 0.1.0: exact sampler"),
         (predicate["randomness"], "source", "operating system"),
+        (predicate["randomness"], "seeded", False),
         (predicate["public"]["hyperparameters"], "admitted_by", "somebody else"),
         (predicate["public"]["hyperparameters"], "admitted_by", " "),
         (predicate["mechanisms"][0], "purpose", OUTSIDE_COUNTS),
     ):
-        true, above[name] = above[name], words
+        true = above.get(name)
+        above[name] = words
         with pytest.raises(CertificateInvalid):
             sentences.check(predicate)
         above[name] = true
+        if true is None:
+            del above[name]
     predicate["public"]["hyperparameters"]["admitted_by"] = " "
     with pytest.raises(InputError, match="by the word of"):
         sentences.fill(predicate)
