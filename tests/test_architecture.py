@@ -50,11 +50,13 @@ PUBLIC_TRAINING = {
     "training.measuring.worth.evaluate",
     "training.measuring.worth.public_rows",
     "training.outside.admitted",
+    "training.outside.sources",
     "training.planning.job_views",
     "training.planning.other_noise",
     "training.planning.plans",
     "training.planning.price_engine",
     "training.planning.starts",
+    "training.replay.admission_checks",
     "training.replay.subjects",
     "training.requests",
     "training.rows.schema.schema",
@@ -202,8 +204,8 @@ training/planning: dpserve_verify(. certificates formats privacy system) account
     rows/packed rows/partitions rows/schema session tuning)
 training/outside: dpserve_verify(. certificates formats keys log privacy system) accountant(home ledger
     ledger/families noise privacy) models(forms parts) training(calibration rows/cluster rows/partitions session)
-training/replay: dpserve_verify(. privacy) accountant(. home ledger/families noise) models(features)
-    training(calibration datasets learners outside planning rows/partitions rows/schema rows/tables session)
+training/replay: dpserve_verify(. privacy system) accountant(. home ledger ledger/families noise) models(features)
+    training(calibration datasets finish learners outside planning rows/partitions rows/schema rows/tables session)
 training/requests: dpserve_verify(. privacy) accountant(. ledger/families) models(features)
 training/rows:
 training/rows/cluster: dpserve_verify(.) accountant(. home system) models(. features) training(. rows/partitions
@@ -268,8 +270,8 @@ serving/http: dpserve_verify(. formats) accountant(. access home ledger/families
     serving(process process/config process/watch wire)
 serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. access audit home keys ledger
     ledger/families log store) models(answers edit explain features parts profile store worth) training(datasets
-    datasets/drafts jobs learners measuring/answers measuring/profile planning requests rows/schema) local(campaign)
-    serving(http pages/parts process process/config process/watch rest wire)
+    datasets/drafts jobs learners measuring/answers measuring/profile outside planning replay requests rows/schema)
+    local(campaign) serving(http pages/parts process process/config process/watch rest wire)
 serving/pages/parts: dpserve_verify(. formats log privacy) accountant(. access home ledger ledger/families store)
     models(explain features forms worth) training(learners) serving(http process wire)
 serving/process: dpserve_verify(. certificates formats keys system) accountant(. access home keys ledger) models(store)
@@ -281,8 +283,8 @@ serving/process/workers: dpserve_verify(.) accountant(home system) training(data
     process/watch)
 serving/rest: dpserve_verify(. certificates formats log privacy) accountant(. access home ledger ledger/families log
     store system) models(edit explain features forms onnx parts store worth) training(datasets datasets/drafts finish
-    jobs measuring/answers measuring/profile measuring/worth planning requests rows/schema) local(campaign reports)
-    serving(http process process/config process/watch wire)
+    jobs measuring/answers measuring/profile measuring/worth outside planning replay requests rows/schema)
+    local(campaign reports) serving(http process process/config process/watch wire)
 serving/wire: dpserve_verify(. formats system) accountant(. system) models(features)
 dpserve: dpserve_verify(. audit certificates keys log)
 """

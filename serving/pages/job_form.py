@@ -17,8 +17,10 @@ import orjson
 from accountant.access.grants import Access
 from accountant.errors import BudgetRefused, Forbidden, IdempotencyConflict, RowsUnavailable, SchemaError
 from accountant.home import Home
+from accountant.ledger import learner_admissions
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import describe_budget
+from accountant.ledger.learner_admissions import OUTSIDE, VOUCHED
 from dpserve_verify.errors import InputError
 from models.features.reading import READING
 from serving.http.routes import in_thread
@@ -38,6 +40,7 @@ SHOWN = tuple((known, control) for known in request_fields(JobRequest) if (contr
 FIELDS = (*OWN_CONTROL, *(known.name for known, _ in SHOWN), "runs", "several")
 BESIDE = frozenset({"idempotency_key", "priced"})
 PREFIX = "p."
+OF_OTHERS = {"of others": OUTSIDE, "of others, with rows": VOUCHED}  # how the form's choices begin that are admitted
 SENT = "This form was sent before, with other values. What stands in it now would be another job."
 STALE = "What stands in the form is not what was priced. Look at the price again, and then submit."
 SLOW = "Working out this price takes longer than a page may wait. Ask again in a moment, or for a smaller ε."
@@ -98,7 +101,11 @@ class Form:
                 grid[name] = [value.strip() for value in fixed.pop(name).split(",") if value.strip()]
         runs = {"runs": self.fields["runs"]} if self.fields["runs"] else {}
         tuning = {"tuning": {"grid": grid, **runs}} if grid else {}
-        return {**body_of(JobRequest, self.fields), **({"parameters": fixed} if fixed else {}), **tuning}
+        body = body_of(JobRequest, self.fields)
+        kind, _, name = self.fields["learner"].partition(": ")
+        if name and kind in OF_OTHERS:
+            fixed["code"], body["learner"] = name, OF_OTHERS[kind]
+        return {**body, **({"parameters": fixed} if fixed else {}), **tuning}
 
     @property
     def digest(self) -> str:
@@ -126,7 +133,7 @@ def view(home: Home, form: Form, rights: Access) -> dict[str, Any]:
     first = datasets[0] if datasets and not form["dataset"] else nothing  # what a browser chooses
     chosen_dataset: dict[str, Any] = next((row for row in datasets if row["name"] == form["dataset"]), first)
     target = form["target"] if form["target"] in chosen_dataset["targets"] else ""
-    learners = _fitting(home, chosen_dataset["row"], target)
+    learners = [*_fitting(home, chosen_dataset["row"], target), *_of_others(home, chosen_dataset["name"])]
     chosen = next((row for row in learners if row["name"] == form["learner"]), learners[0])
     return {
         "datasets": datasets, "learners": learners, "chosen": chosen, "targets": chosen_dataset["targets"],
@@ -144,6 +151,18 @@ def _fitting(home: Home, dataset: Dataset | None, target: str) -> list[dict[str,
     except (RowsUnavailable, SchemaError):
         return learners
     return [row for row in learners if row["name"] in fitting] or learners
+
+
+def _of_others(home: Home, dataset: str) -> list[dict[str, Any]]:
+    """Return the learners of others that are admitted for jobs on a dataset, as the form shows learners."""
+    lines = []
+    for value in (entry.value for entry in learner_admissions.admissions(home.ledger)):
+        if not dataset or dataset in value.get("datasets", [dataset]):
+            kind = "of others, with rows" if "vouched" in value else "of others"
+            word = "It reads rows, at a price by that one's word" if "vouched" in value else "It runs without rows"
+            says = f"A learner of others, by {value['author']}; admitted by {value['by']}. {word}."
+            lines.append({"name": f"{kind}: {value['name']}", "says": says, "parameters": []})
+    return lines
 
 
 async def price_of(home: Home, form: Form, rights: Access, run: Runs = in_thread) -> dict[str, Any] | None:

@@ -186,6 +186,16 @@ class Story:
     def post(self, by: str, path: str, **body: Any) -> Any:
         return self.ask(by, "POST", path, body)
 
+    def learners_of_others(self) -> None:
+        """One that is checked and admitted, shown, and removed."""
+        text = (ROOT / "examples" / "naive_bayes.py").read_text()
+        about = {"name": "bayes", "text": text, "class": "NaiveBayes", "author": "ana"}
+        self.post("steward", "/v1/learners", **about, reason="two of us read it", neighbours=2)
+        until(lambda: self.get("steward", "/v1/learners")["learners"], "the learner was checked")
+        self.heard.keep("GET /v1/learners")
+        self.get("steward", "/v1/learners/bayes")
+        self.post("steward", "/v1/learners/bayes/remove", reason="its author mended it")
+
     def registered(self) -> None:
         """A file in a part, a schema, and a total; and a draft that is given up."""
         rows = visits()
@@ -220,6 +230,7 @@ class Story:
         }
         self.post("steward", "/v1/datasets/visits/charges/plan", **elsewhere)
         self.post("steward", "/v1/datasets/visits/charges", **elsewhere)
+        self.learners_of_others()
         self.post("steward", "/v1/datasets/visits/retire", reason="its time is over")
         self.post("steward", "/v1/datasets/visits/restore", reason="a review")
         note = {"text": "stays of 2027, from the ward's own book", "tags": ["2027", "ward"]}

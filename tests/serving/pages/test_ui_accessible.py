@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
+from dataclasses import replace
 from itertools import pairwise
 
 import ledgers
@@ -28,12 +29,15 @@ from small_home import SCOPES, serving, until
 from accountant.access import grants
 from accountant.access.grants import Grant
 from accountant.home import Home
+from accountant.ledger.families.records import Why
 from local.campaign import campaigns
 from serving.pages.all import PAGES
 from serving.pages.parts.ui import PLACES
 from serving.process.tokens import new_token
 from serving.process.watch import audit_runs
 from training.jobs import job
+from training.outside.sources import source_of
+from training.replay import subjects
 from training.requests import ProfileRequest
 
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
@@ -50,6 +54,8 @@ EXAMPLES = {
     "/ui/datasets": "/ui/datasets",
     "/ui/datasets/{name}": "/ui/datasets/adult",
     "/ui/datasets/{name}/charge": "/ui/datasets/adult/charge",
+    "/ui/learners": "/ui/learners",
+    "/ui/learners/{learner}": "/ui/learners/bayes",
     "/ui/drafts": "/ui/drafts",
     "/ui/drafts/{draft}": "/ui/drafts/{draft}",
     "/ui/jobs": "/ui/jobs",
@@ -100,6 +106,8 @@ def server(tmp_path_factory):
     home = Home.open(ledgers.place(ledgers.copy(ledgers.trained(), tmp_path_factory.mktemp("ui") / "home")))
     home.ledger.set_quota("adult", "ana", ledgers.Decimal("0.5"), "a test", "steward")
     grants.add(home.ledger, [Grant("team-a", "train", "dataset", "adult")], "test")
+    bayes = source_of(f"{ledgers.ROOT}/examples/naive_bayes.py:NaiveBayes")
+    subjects.admit(home, replace(bayes, author="ana"), "bayes", Why("test", "was read"), 1)
     job.measure(home, ProfileRequest("adult", "0.1", columns=("age", "sex"), pairs=(("age", "sex"),)), by="test")
     with serving(home.path, workers=1) as found:
         yield found
