@@ -38,13 +38,14 @@ from playwright.sync_api import sync_playwright
 from accountant.access import grants
 from accountant.access.grants import Grant
 from accountant.home import Home
-from accountant.ledger.families.records import NewPeople, State
+from accountant.ledger.families.records import NewPeople, State, Why
 from benchmarks import made_ledger
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.store.bundle import ModelStore
 from serving.process.tokens import new_token
 from training.datasets.datasets import register
 from training.jobs import job
+from training.replay.subjects import admit, source_by
 from training.requests import EvaluationRequest, JobRequest, ProfileRequest
 
 ROOT = Path(__file__).parent.parent
@@ -64,6 +65,7 @@ PAGES = (
     ("Home", "/ui"),
     ("Datasets", "/ui/datasets"),
     ("Dataset", "/ui/datasets/rows-0"),
+    ("Release made elsewhere", "/ui/datasets/adult/charge"),
     (PART + "what still fits in a dataset", "/ui/datasets/adult/fits"),
     ("Dataset of 1,000 jobs", "/ui/datasets/adult"),
     ("Jobs", "/ui/jobs"),
@@ -74,6 +76,8 @@ PAGES = (
     (PART + "a learner's parameters", "/ui/jobs/parameters?dataset=adult&learner=ebm"),
     (PART + "windows of blocks for a new job", "/ui/jobs/blocks?dataset=adult"),
     ("Schedules", "/ui/schedules"),
+    ("Learners of others", "/ui/learners"),
+    ("Learner of others", "/ui/learners/bayes"),
     ("Models", "/ui/models"),
     ("Models, the last page", "/ui/models?after=950"),
     ("Models, search", "/ui/models?q=77"),
@@ -165,6 +169,8 @@ def make(folder: Path, size: Size) -> Home:
         if number % MEASURED == 0:
             job.measure(home, EvaluationRequest(asked.model, "adult", "0.01", "training"), by=f"analyst-{number % 7}")
     job.measure(home, ProfileRequest("adult", "0.1"), by="analyst-0")
+    bayes = source_by(f"{ROOT / 'examples' / 'naive_bayes.py'}:NaiveBayes", None)
+    admit(home, bayes, "bayes", Why("benchmark", "has a page"), neighbours=1)
     grants.add(home.ledger, [Grant("team", "audit", "everything", "", None, None)], "benchmark")
     return home
 

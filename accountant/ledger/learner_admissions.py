@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from accountant.errors import NameTaken, UnknownName
 from accountant.keys import key_rows
-from accountant.ledger.entry_search import AT_ONCE, Wanted, search
 from accountant.ledger.families.family_rows import load
 from accountant.ledger.families.records import Why
 from accountant.log.entries import ADMITTED, REMOVED, Signed
@@ -131,18 +130,6 @@ def admissions(ledger: Ledger) -> list[Entry]:
     """Return the admissions that stand, by name."""
     with ledger.log.signed() as signed:
         return sorted(signed.rare().admissions.values(), key=lambda entry: str(entry.value["name"]))
-
-
-def count_jobs(ledger: Ledger, admission: Entry) -> int:
-    """Count the jobs that named an admission, whatever became of them."""
-    wanted, count = Wanted(kind="reserved", text=admission.value["digest"]), 0
-    before: int | None = None
-    while True:
-        found = search(ledger.log.database, wanted, before, AT_ONCE)
-        count += len([job for job in found.entries if job.value["parameters"].get(ADMISSION) == admission.seq])
-        before = found.older
-        if before is None or before <= admission.seq:
-            return count
 
 
 def admission_of(ledger: Ledger, name: str) -> Entry:

@@ -13,8 +13,10 @@ from typing import Any
 
 from accountant.home import Home
 from accountant.ledger import learner_admissions
+from accountant.ledger.entry_search import AT_ONCE, Wanted, search
 from accountant.ledger.families.records import Why
 from accountant.ledger.learner_admissions import ADMISSION, ADMITTED_BY, AGAIN, CODE, OUTSIDE, VOUCHED, Admission
+from accountant.ledger.ledger import Ledger
 from dpserve_verify.errors import CertificateInvalid, InputError, ModelInvalid
 from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse
@@ -54,10 +56,7 @@ def line_of(entry: Entry) -> dict[str, Any]:
 def listed(home: Home) -> list[dict[str, Any]]:
     """Return the admissions that stand, by name, each with how many jobs named it."""
     ledger = home.ledger
-    return [
-        {**line_of(entry), "jobs": learner_admissions.count_jobs(ledger, entry)}
-        for entry in learner_admissions.admissions(ledger)
-    ]
+    return [{**line_of(entry), "jobs": count_jobs(ledger, entry)} for entry in learner_admissions.admissions(ledger)]
 
 
 def shown(home: Home, name: str) -> dict[str, Any]:
@@ -65,7 +64,7 @@ def shown(home: Home, name: str) -> dict[str, Any]:
     where there is none.
     """
     entry = learner_admissions.admission_of(home.ledger, name)
-    return {**read(home, entry).to_json(), "jobs": learner_admissions.count_jobs(home.ledger, entry)}
+    return {**read(home, entry).to_json(), "jobs": count_jobs(home.ledger, entry)}
 
 
 def _exact(value: Any) -> Any:
@@ -187,3 +186,15 @@ def packages_of(modules: Iterable[str]) -> dict[str, str]:
             raise InputError(f"module={module!r:.120}: is of no one package that is installed here")
         packages |= {name: version(name) for name in names}
     return packages
+
+
+def count_jobs(ledger: Ledger, admission: Entry) -> int:
+    """Count the jobs that named an admission, whatever became of them."""
+    wanted, count = Wanted(kind="reserved", text=admission.value["digest"]), 0
+    before: int | None = None
+    while True:
+        found = search(ledger.log.database, wanted, before, AT_ONCE)
+        count += len([job for job in found.entries if job.value["parameters"].get(ADMISSION) == admission.seq])
+        before = found.older
+        if before is None or before <= admission.seq:
+            return count

@@ -150,7 +150,7 @@ def test_both_sides_print_the_same(server, laptop, said, monkeypatch):
 
 
 def test_train_predict_evaluate_and_verify(server, laptop, said):
-    code, body, _ = said("train adult --learner lazybb --set rounds=20 --epsilon 0.5 --evaluate 0.2 --model far")
+    code, body, _ = said("train adult --learner lazybb --set rounds=20 --epsilon 0.5 --evaluate 0.5 --model far")
     assert (code, body["state"], body["version_state"]) == (0, "issued", "champion")
     assert body["evaluated"]["worth"]["part"] == "holdout"
     assert "envelope" not in body["evaluated"]["worth"]  # it was verified here
