@@ -39,7 +39,8 @@ from training.datasets.packing import check_packed, pack
 from training.datasets.schema_copies import copy_schema
 from training.datasets.unit_question import ask, columns_to_watch, naming_people, read_unit, require_no_ids
 from training.planning.first_plan import check_first_job
-from training.rows.cluster.driver import check_engine, engine_address, open_cluster
+from training.rows.cluster.address import engine_address
+from training.rows.cluster.driver import check_engine, open_cluster
 from training.rows.packed.cells import declared_ranges
 from training.rows.packed.content import Read, content_of
 from training.rows.packed.names import cells_file, firsts_file, row_files, since_file

@@ -10,12 +10,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from accountant.errors import EngineLost, EngineUnavailable
-from accountant.home import settings
 from dpserve_verify.errors import InputError
 from models.features.features import Feature
+from training.rows.cluster.address import engine_address
 from training.rows.cluster.desk import Desk
 from training.rows.cluster.pieces import PARTS, Piece, check_manifest
 from training.rows.cluster.workers import CONNECT_SECONDS, LOOK_SECONDS, PATIENCE_SECONDS, Workers, connect
@@ -23,24 +22,7 @@ from training.rows.partitions import threads
 from training.rows.partitions.partition import Integers, Partition, Question
 from training.rows.tables.partition_source import Digests, Source
 
-NAMED = {"dask": "tcp", "tls": "tls"}
 Check = Callable[[Source, Callable[[str], Iterable[bytes]]], None]
-
-
-def engine_address() -> str | None:
-    """Return where DPSERVE_ENGINE says that a cluster is, as Dask writes it; None where this process is the engine.
-    InputError where it says neither.
-    """
-    address = settings()["DPSERVE_ENGINE"].value
-    if address == "local":
-        return None
-    try:
-        url = urlsplit(address)
-        if url.scheme in NAMED and url.hostname and url.port and url.netloc.count("@") + len(url.path) == 0:
-            return f"{NAMED[url.scheme]}://{url.netloc}"
-    except ValueError:
-        pass
-    raise InputError(f"DPSERVE_ENGINE={address[:80]}: must be local, dask://HOST:PORT, or tls://HOST:PORT")
 
 
 def check_engine(files: Sequence[Path]) -> None:
