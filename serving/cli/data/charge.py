@@ -72,14 +72,17 @@ def charge(
 
 
 def _read(path: Path) -> bytes:
-    if not path.is_file() or path.stat().st_size > MOST_BYTES:
+    if not path.is_file():
+        raise InputError(f"{path}: is no file")
+    if path.stat().st_size > MOST_BYTES:
         raise InputError(f"{path}: must be a file of at most {MOST_BYTES >> 20} MB")
     return path.read_bytes()
 
 
 def _read_object(path: Path) -> dict[str, Any]:
+    content = _read(path)
     try:
-        body = strict_json(_read(path))
+        body = strict_json(content)
     except InputError as error:
         raise InputError(f"{path}: {error.message.removeprefix('body: ')}") from None
     if not isinstance(body, dict):

@@ -155,6 +155,15 @@ def test_config_shows_no_password_of_the_ledger(home, monkeypatch, said, capsys,
 # Datasets and schemas
 
 
+def test_a_charge_from_a_file_that_is_not_there_says_so_once(home, tmp_path, capsys):
+    path = tmp_path / "none.json"
+    for option in ("--from", "--renyi", "--document"):
+        assert run(["charge", "adult", option, str(path), "--mechanism", "x", "--why", "x"]) == 2
+        error = "".join(capsys.readouterr().err.split())
+        assert f"{path}:isnofile" in error
+        assert error.count("none.json") == 1
+
+
 def test_dataset_show_has_the_keys_programs_rely_on(home, said):
     code, body, _ = said("dataset", "show", "adult")
     assert code == 0
