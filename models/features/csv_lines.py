@@ -6,12 +6,16 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import chain, islice
 
 from models.features.written import DELIMITERS, Form
 
 _SAYS = re.compile(r"\ufeff?\"?sep=(.)\"?[\r\n]*")  # Excel's own first line
 _CELL = re.compile(r'"((?:[^"]|"")*)"|([^ \t]+)')
+_LINE = re.compile(r'(?:(?:"(?:[^"]|"")*+"|[^ \t"][^ \t]*+)(?:[ \t]++|$))*+')
+REMEDY = "delete that quote, or write the whole cell within quotes and each quote of its own twice"
 
 
 class OtherDelimiter(ValueError):
@@ -21,10 +25,11 @@ class OtherDelimiter(ValueError):
 class CsvLines:
     """The rows of a text, the names of its columns first, which the form may have. A first line `sep=;` is no row:
     `skipped` counts it with those that the form skips, and OtherDelimiter is raised where it says another mark than the
-    form. `lines` of the text end as they stand there.
+    form. `lines` of the text end as they stand there. Quotes are read strictly: a quote opens a cell at its beginning
+    alone, and after the one that closes it the cell ends.
     """
 
-    def __init__(self, lines: Iterable[str], form: Form, strict: bool = False) -> None:
+    def __init__(self, lines: Iterable[str], form: Form) -> None:
         source: Iterator[str] = islice(lines, form.skip, None)
         first = next(source, "").removeprefix("\ufeff")
         said = said_delimiter(first)
@@ -34,14 +39,16 @@ class CsvLines:
             remedy = f"say `delimiter: {named}` under `format`" if named else "write the file with commas"
             raise OtherDelimiter(f"its first line says that columns are parted by {said!r}; {remedy}")
         source = source if said is not None else chain([first], source)
-        self._reader = csv.reader(source, delimiter=form.mark, strict=strict, skipinitialspace=form.has_blanks)
+        self._reader = csv.reader(source, delimiter=form.mark, strict=True, skipinitialspace=form.has_blanks)
         self._columns = [*form.columns]
         cut = map(_cut_at_blanks, source) if form.delimiter == " " else None
         self._rows: Iterator[list[str]] = self._reader if cut is None else cut
         self._lines = 0 if self._columns else 1 if cut is not None else None  # of the names; None: as the reader counts
 
     def __iter__(self) -> Iterator[list[str]]:
-        """Iterate over the rows; an empty line is one without cells. Raises csv.Error."""
+        """Iterate over the rows; an empty line is one without cells. Raises csv.Error, of which `explain_quotes` tells
+        the place.
+        """
         if self._columns:
             columns, self._columns = self._columns, []
             self._rows = chain([columns], self._rows)
@@ -60,7 +67,69 @@ def said_delimiter(first: str) -> str | None:
 
 
 def _cut_at_blanks(line: str) -> list[str]:
-    return [quoted.replace('""', '"') or bare for quoted, bare in _CELL.findall(line.rstrip("\r\n"))]
+    plain = line.strip(" \t\r\n")
+    if '"' in plain and not _LINE.fullmatch(plain):
+        raise csv.Error("a quote that is not closed")
+    return [quoted.replace('""', '"') or bare for quoted, bare in _CELL.findall(plain)]
+
+
+def broken_quote(opened: int, broke: int | None) -> str:
+    """Say in which line a quote `opened` a cell that does not end as one in quotes: text goes on in line `broke`, or
+    the file ends within it. With a remedy.
+    """
+    what = (
+        "is never closed" if broke is None else f"is followed by text after the quote that closes it, in line {broke}"
+    )
+    return f"line {opened}: a quote opens a cell there and {what}; {REMEDY}"
+
+
+def explain_quotes(lines: Iterable[str], form: Form, error: csv.Error) -> str:
+    """Say where the quotes of a text are wrong, whose rows `CsvLines` refused with this error: its `lines` once more.
+
+    Only the row that is refused is looked at letter by letter: it holds at most 131,072 of them and a line.
+    """
+    row: list[str] = []
+
+    def remember() -> Iterator[str]:
+        for line in lines:
+            row.append(line)
+            yield line
+
+    rows, begins = CsvLines(remember(), replace(form, columns=())), 1
+    begins += rows.skipped
+    del row[: rows.skipped]
+    cut = iter(rows)
+    with suppress(csv.Error):
+        for _ in cut:
+            begins += len(row)
+            row.clear()
+    opened, broke = _find_quote(row, form)
+    if opened is None or (broke is None and "limit" in str(error)):
+        return f"line {begins + (opened or 0)}: a cell there cannot be read ({error}); {REMEDY}"
+    return broken_quote(begins + opened, None if broke is None else begins + broke)
+
+
+def _find_quote(lines: Sequence[str], form: Form) -> tuple[int | None, int | None]:
+    """Return at which of a row's lines the last quote opened a cell, and where text followed one that closed it."""
+    ends, passed = (
+        (" \t\r\n", " \t") if form.delimiter == " " else (f"{form.mark}\r\n", "\ufeff" + " " * form.has_blanks)
+    )
+    place, opened = "begin", None
+    for at, line in enumerate(lines):
+        for letter in line:
+            if place == "quoted":
+                place = "closed" if letter == '"' else place
+            elif letter in ends:
+                place = "begin"
+            elif letter == '"' and place in ("begin", "closed"):
+                opened, place = (at if place == "begin" else opened), "quoted"
+            elif place == "closed":
+                return opened, at
+            elif not (place == "begin" and letter in passed):
+                place = "bare"
+        if form.delimiter == " " and place == "quoted":
+            return opened, None
+    return (opened, None) if place == "quoted" else (None, None)
 
 
 def name_columns(header: Sequence[str]) -> list[str]:

@@ -20,7 +20,7 @@ from accountant.errors import RecordError
 from dpserve_verify.errors import InputError
 from dpserve_verify.system.printable import uncomputed
 from models.features.column_law import read_column
-from models.features.csv_lines import CsvLines, OtherDelimiter
+from models.features.csv_lines import CsvLines, OtherDelimiter, explain_quotes
 from models.features.features import CategoricalFeature, Feature
 from models.features.written import PLAIN, USUAL, Form, Written
 from serving.wire.bounds import MAX_CELLS, Room, check_cells
@@ -98,7 +98,8 @@ def texts_of(raw: bytes, name: str, limit: int, file: FileForm) -> list[str]:
 def _lines(raw: bytes, limit: int, form: Form) -> Iterator[list[str]]:
     """Yield the header and at most `limit` records; empty lines are skipped."""
     try:
-        lines = CsvLines(io.StringIO(raw.decode(form.codec), newline=""), form, strict=True)
+        text = raw.decode(form.codec)
+        lines = CsvLines(io.StringIO(text, newline=""), form)
         for count, cells in enumerate(filter(None, lines)):
             if count > limit:
                 raise TooLarge(f"records: more than {limit}; at most that many a request", limit=limit)
@@ -108,7 +109,7 @@ def _lines(raw: bytes, limit: int, form: Form) -> Iterator[list[str]]:
     except OtherDelimiter as error:
         raise InputError(f"body: {error}") from None
     except csv.Error as error:
-        raise InputError(f"body: not CSV ({error})") from None
+        raise InputError(f"body: {explain_quotes(io.StringIO(text, newline=''), form, error)}") from None
 
 
 def answer_names(classes: Sequence[str | int]) -> list[str]:

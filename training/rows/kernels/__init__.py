@@ -1,6 +1,6 @@
-"""Numba kernels over packed bins, `votes`, `trees`, `additive`, `convex`, `softmax`, `joined`, and over values,
-`cells`, `words` and `people`. Each module is loaded when a kernel of it is first asked for, and numba with it: who
-lists datasets or plans a job computes nothing on rows.
+"""Numba kernels over packed bins, `votes`, `trees`, `additive`, `convex`, `softmax`, `joined`, over values, `cells`,
+`words` and `people`, and over the bytes of a file, `quotes`. Each module is loaded when a kernel of it is first asked
+for, and numba with it: who lists datasets or plans a job computes nothing on rows.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from training.rows.kernels import additive, cells, convex, joined, people, softmax, trees, votes, words
+    from training.rows.kernels import additive, cells, convex, joined, people, quotes, softmax, trees, votes, words
 
-__all__ = ["additive", "cells", "convex", "joined", "people", "softmax", "trees", "votes", "words"]
+__all__ = ["additive", "cells", "convex", "joined", "people", "quotes", "softmax", "trees", "votes", "words"]
 FRACTION = 20  # binary digits behind the point of what a number's residual is multiplied by
 
 

@@ -10,9 +10,10 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,8 +26,9 @@ from pyarrow import ipc
 
 from accountant.errors import DataError
 from models.features.column_law import NULLS
-from models.features.csv_lines import CsvLines, OtherDelimiter, name_columns
+from models.features.csv_lines import CsvLines, OtherDelimiter, broken_quote, explain_quotes, name_columns
 from models.features.written import PLAIN, Form
+from training.rows import kernels
 from training.rows.sources.cell_tables import SHEETS, STATISTICS, CellTable
 
 BATCH_ROWS = READ_BYTES = 1 << 16
@@ -222,7 +224,7 @@ class CsvTable:
 
     @cached_property
     def _scanned(self) -> tuple[int, bool]:
-        """Count line ends, and tell whether quotes may hold a line break: then the end of a row must be looked for."""
+        """Count line ends, and tell whether the file holds a quote."""
         lines, quotes, size = 1, False, 0
         with self.raw() as file:
             for part in iter(lambda: file.read(1 << 20), b""):
@@ -235,6 +237,49 @@ class CsvTable:
         return lines, quotes
 
     @cached_property
+    def _holds_lines(self) -> bool:
+        """Return whether a cell in quotes holds a line's end: then the end of a row must be looked for. DataError where
+        quotes are not as `CsvLines` reads them, which the quick reader of rows does not mind.
+        """
+        if not self._scanned[1]:
+            return False
+        follow, state = kernels.quotes, np.array([0, self._header[1], 0, 0, 0, -1, 0], np.int64)
+        for part in self._in_utf8():
+            follow.follow(np.frombuffer(part, np.uint8), ord(self.form.mark), state)
+            if state[follow.PLACE] == follow.BROKEN:
+                break
+        if state[follow.PLACE] in (follow.BROKEN, follow.QUOTED):
+            opened, broke = int(state[follow.OPENED]), int(state[follow.BROKE])
+            raise self._refuse(broken_quote(self._line_of(opened), self._line_of(broke) if broke >= 0 else None))
+        return bool(state[follow.HELD_LINES])
+
+    def require_quotes_closed(self) -> None:
+        """Raise DataError where a quote opens a cell that does not end as one in quotes."""
+        if not self.form.has_blanks:
+            assert self._holds_lines in (True, False)
+
+    def _in_utf8(self) -> Iterator[bytes]:
+        """Yield the file as UTF-8 without a byte order mark, part by part."""
+        decoder = codecs.getincrementaldecoder(self.form.codec)("replace")
+        with self.raw() as file:
+            start = file.read(len(codecs.BOM_UTF8))
+            start = b"" if start == codecs.BOM_UTF8 else start
+            for part in chain([start], iter(lambda: file.read(1 << 20), b"")):
+                yield part if self.form.encoding == "utf-8" else decoder.decode(part).encode()
+
+    def _line_of(self, place: int) -> int:
+        """Return in which line of the file a byte of its UTF-8 stands."""
+        lines, after_cr = 1, False
+        for part in self._in_utf8():
+            part = part[:place]
+            lines += len(re.findall(rb"\r\n?|\n", part)) - int(after_cr and part[:1] == b"\n")
+            after_cr, place = part[-1:] == b"\r" if part else after_cr, place - len(part)
+        return lines
+
+    def _refuse(self, words: str) -> DataError:
+        return DataError(f"data={self.name}: {words}")
+
+    @cached_property
     def _header(self) -> tuple[list[str], int, int]:
         """Read the names of the header as they stand, how many lines they take with those before them, and how many
         these are. DataError where there are no names.
@@ -244,7 +289,8 @@ class CsvTable:
         decoder = codecs.getincrementaldecoder(self.form.codec)
         text = decoder("replace").decode(start)
         lines = self.lines(io.StringIO(text, newline=""))
-        cells, count = lines.header()
+        with self.reading_quotes():
+            cells, count = lines.header()
         names = [name.strip() for name in cells]
         if not any(names):
             raise DataError(f"data={self.name}: the file is empty")
@@ -267,7 +313,16 @@ class CsvTable:
         try:
             return CsvLines(text, self.form)
         except OtherDelimiter as error:
-            raise DataError(f"data={self.name}: {error}") from None
+            raise self._refuse(str(error)) from None
+
+    @contextmanager
+    def reading_quotes(self) -> Iterator[None]:
+        """Say of what `lines` refuses within where it stands: DataError."""
+        try:
+            yield
+        except csv.Error as error:
+            with io.TextIOWrapper(self.raw(), self.form.codec, "replace", "") as text:
+                raise self._refuse(explain_quotes(text, self.form, error)) from None
 
     @cached_property
     def names(self) -> list[str]:
@@ -283,10 +338,11 @@ class CsvTable:
     def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
         """Raise OtherNumbers where a cell is no plain number in a column that must be one."""
         names = self.names
+        holds_lines = self._holds_lines if not self.form.has_blanks else self._scanned[1]
         convert = pyarrow.csv.ConvertOptions(
             column_types=dict(kinds), null_values=_NO_NUMBERS, strings_can_be_null=False, include_columns=list(columns)
         )
-        parse = pyarrow.csv.ParseOptions(delimiter=self.form.mark, newlines_in_values=self._scanned[1])
+        parse = pyarrow.csv.ParseOptions(delimiter=self.form.mark, newlines_in_values=holds_lines)
         read = pyarrow.csv.ReadOptions(encoding=self.form.encoding, column_names=names, skip_rows=self._header[1])
         source: Any = self.path
         if self.form.has_blanks:
@@ -310,7 +366,7 @@ class _Rewritten(io.RawIOBase):
 
     def __init__(self, table: CsvTable) -> None:
         text = io.TextIOWrapper(table.raw(), table.form.codec, newline="")
-        self._rows, self._rest = iter(table.lines(text)), b""
+        self._table, self._rows, self._rest = table, iter(table.lines(text)), b""
 
     def readable(self) -> bool:
         """Return that it can be read."""
@@ -319,13 +375,17 @@ class _Rewritten(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Fill the buffer with as many rows as it takes, at least one, and keep what it does not take."""
         room = memoryview(buffer).cast("B")
-        while len(self._rest) < len(room) and (rows := [*islice(self._rows, FIRST_ROWS)]):
+        while len(self._rest) < len(room) and (rows := self._next_rows()):
             out = io.StringIO(newline="")
             csv.writer(out, delimiter="\t", lineterminator="\n").writerows(rows)
             self._rest += out.getvalue().encode()
         part, self._rest = self._rest[: len(room)], self._rest[len(room) :]
         room[: len(part)] = part
         return len(part)
+
+    def _next_rows(self) -> list[list[str]]:
+        with self._table.reading_quotes():
+            return [*islice(self._rows, FIRST_ROWS)]
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import cast
 
 from models.features.column_law import NULLS, number_pattern
@@ -44,7 +46,9 @@ def form_of(table: CsvTable) -> Form:
         marks, with_blank = (sum(line.count(mark) for line in more) for mark in (delimiter, delimiter + " "))
         spaced = delimiter in ",;" and 0 < marks == with_blank
         return Form(cast(Delimiter, delimiter + " " if spaced else delimiter), encoding)
-    cells = {len(row) for row in CsvLines([first, *more], Form(" ")) if row}
+    cells = set[int]()
+    with suppress(csv.Error):  # quotes that are not closed: no blanks part its columns
+        cells = {len(row) for row in CsvLines([first, *more], Form(" ")) if row}
     return Form(" " if len(cells) == 1 and cells != {1} else ",", encoding)
 
 

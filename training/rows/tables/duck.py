@@ -126,6 +126,9 @@ def _dataset(source: Path, form: Form) -> dataset.Dataset:
         texts = {field.name: field.type for field in schema}
         return dataset.dataset(pa.Table.from_batches(table.batches([*kinds], texts), schema))
     if suffix not in (".parquet", *ARROW):
+        for part in tables:
+            assert isinstance(part, CsvTable)
+            part.require_quotes_closed()
         kind = dataset.CsvFileFormat(
             csv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True),
             read_options=csv.ReadOptions(encoding=form.encoding),

@@ -315,16 +315,21 @@ def _csv_batches(table: Table, schema: Schema, note: Callable[..., None]) -> tup
              f"say `delimiter: {DELIMITERS[seems.delimiter]}` under `format` in the schema")  # fmt: skip
         form = replace(form, delimiter=seems.delimiter)
     text = io.TextIOWrapper(table.raw(), form.codec, "replace", "")
-    cut = CsvTable(table.path, form).lines(text)
+    cut_table = CsvTable(table.path, form)
+    cut = cut_table.lines(text)
     at = cut.skipped + (1 if form.columns else 2)  # where the first row stands
+    names = cut_table.names
     cut.header()
     lines = iter(cut)
-    names = CsvTable(table.path, form).names
+
+    def read_chunk(numbered: Iterator[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
+        with cut_table.reading_quotes():
+            return [*islice(numbered, CHUNK)]
 
     def batches() -> Batches:
         with text:
             numbered = ((row, cells) for row, cells in enumerate(lines, at) if cells)  # an empty line is no row
-            while chunk := [*islice(numbered, CHUNK)]:
+            while chunk := read_chunk(numbered):
                 whole = [(row, cells) for row, cells in chunk if len(cells) == len(names)]
                 for row in [row for row, cells in chunk if len(cells) != len(names)]:
                     note("", "a row with more or fewer cells than the first one", QUOTE, row)
