@@ -133,7 +133,7 @@ def check_person_words(dataset: Dataset, person: Decimal | None, each_block: boo
             f"dataset={name}: one person has a total over all blocks already; dpserve dataset budget {name} "
             "--person-epsilon E --reason TEXT changes it"
         )
-    if column is not None and dataset.person is None and dataset.last is not None and not each_block:
+    if column is not None and dataset.person is None and (dataset.last or 1) > 1 and not each_block:
         raise InputError(
             f"dataset={name}: has grown without a total for one person over all blocks, so that another block is "
             "another budget for the same people; say why they get it by --each-block --reason TEXT, which stands in "

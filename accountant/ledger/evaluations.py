@@ -14,7 +14,7 @@ from accountant.errors import WrongState
 from accountant.keys import key_rows
 from accountant.ledger import derived_entries
 from accountant.ledger.families.job_kinds import Evaluation, Profile, kind_of
-from accountant.ledger.families.records import Job, Request, State, request_from_entry
+from accountant.ledger.families.records import Job, Request, State, charged_window, request_from_entry
 from accountant.ledger.job_rows import read_job, require_state
 from accountant.ledger.wide_jobs import require_charged_blocks
 from accountant.log.entries import Signed, TransparencyLog
@@ -133,8 +133,32 @@ def _entries_of_kind(database: Store, connection: Connection, kind: str) -> list
     return [(int(number), int(index.jobs[number])) for number in index.of_kind(kind).nonzero()[0][::-1]]
 
 
+def counted_jobs(database: Store, request: Request, most: int) -> list[tuple[int, Mapping[str, Any]]]:
+    """Return at most so many jobs whose counts of the same rows as `request` reads stand, the newest first, each with
+    its `reserved` entry.
+    """
+    jobs: list[tuple[int, Mapping[str, Any]]] = []
+    with database.reading() as connection:
+        for _, job in _entries_of_kind(database, connection, Profile.ends):
+            value = read_entry(job, body_at(connection, job)).value
+            if _reads_same(value, request):
+                jobs.append((job, value))
+            if len(jobs) == most:
+                break
+    return jobs
+
+
+def _reads_same(value: Mapping[str, Any], request: Request) -> bool:
+    """Return whether the job of a `reserved` entry reads the rows that a request does: a part and blocks by their
+    numbers, by whatever words they were named.
+    """
+    return (value["dataset"], value.get("part"), charged_window(value)) == (
+        request.dataset, request.part, request.window or (1, 1),
+    )  # fmt: skip
+
+
 def find_same(database: Store, request: Request, others: Iterable[Request] = ()) -> int | None:
-    """Return the newest job with the same request on the same blocks that has a statement, whether or not it was
+    """Return the newest job with the same request on the same rows that has a statement, whether or not it was
     requested with the training. `others`: requests that are as good.
     """
     row, same = job_table.c, [request, *others]
@@ -144,9 +168,10 @@ def find_same(database: Store, request: Request, others: Iterable[Request] = ())
                 entry = derived_entries.certifying_entry(connection, evaluates).value
                 if entry["type"] == "issued":
                     same += [replace(each, kind=Evaluation(entry["reservation"])) for each in same]
-        digests = [each.digest for each in same]
-        query = select(row.seq).where(row.request.in_(digests), row.issued.is_not(None)).order_by(row.seq.desc())
-        seq = connection.execute(query.limit(1)).scalar()
-        if seq is None or (asked_of(connection, seq).window != request.window and request.window is not None):
-            return None  # the same words meant other blocks then
-    return int(seq)
+        without_words = [replace(each, blocks=None) for each in same]
+        where = (row.dataset == request.dataset) & (row.model == request.model) & row.issued.is_not(None)
+        for seq in connection.execute(select(row.seq).where(where).order_by(row.seq.desc())).scalars():
+            value = read_entry(seq, body_at(connection, seq)).value
+            if _reads_same(value, request) and replace(request_from_entry(value), blocks=None) in without_words:
+                return int(seq)
+    return None

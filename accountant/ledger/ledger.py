@@ -110,13 +110,18 @@ class Ledger:
             raise NotCommitted
 
     def dataset(
-        self, name: str, analyst: str | None = None, part: str | None = None, blocks: str | Window | None = None
+        self,
+        name: str,
+        analyst: str | None = None,
+        part: str | None = None,
+        blocks: str | Window | None = None,
+        rows: bool = True,
     ) -> Dataset:
         """Load a dataset as it stands, by the accounts of a `part` and of `blocks`, under the quotas of an
-        `analyst`.
+        `analyst`. `rows`: whether those of the blocks are to be read, so that they must be there.
         """
         with self.log.database.reading() as connection:
-            return block_rows.load(connection, name, analyst, part, blocks=blocks)
+            return block_rows.load(connection, name, analyst, part, blocks=blocks, rows=rows)
 
     def dataset_of(self, seq: int, analyst: str | None = None) -> Dataset:
         """Load the dataset of a job by the accounts that it is charged to, under the quotas of an `analyst`.

@@ -52,7 +52,7 @@ class Outside:
         contributions: how many records of a person it read at most; needed where the curve protects a record and the
             dataset a person.
         another: whether it is another release than one charged before, of which the same is said.
-        blocks: of a dataset that has grown, which it may have read, in words.
+        blocks: of a dataset that has grown, which it may have read, in words; also some whose rows are gone by now.
     """
 
     curve: Curve
@@ -217,14 +217,16 @@ def _delta_spent(charged: Sequence[Entry], dataset: Dataset, load: Callable[[str
 
 
 def _parts(writer: Writer, name: str, outside: Outside) -> Iterator[Dataset]:
-    """Yield the dataset by the accounts of each part. InputError where it has grown and no blocks are named."""
-    dataset = block_rows.load(writer.connection, name, None, None, writer.signed, outside.blocks)
+    """Yield the dataset by the accounts of each part: also of blocks whose rows were deleted, for the release may have
+    read them. InputError where it has grown and no blocks are named.
+    """
+    dataset = block_rows.load(writer.connection, name, None, None, writer.signed, outside.blocks, rows=False)
     if dataset.registration.remote:
         raise InputError(f"dataset={name}: its rows stay with their owners, who alone know what was released of them")
     block_rows.require_window(dataset, outside.blocks)
     yield dataset
     if dataset.holdout is not None:
-        yield block_rows.load(writer.connection, name, None, HOLDOUT, writer.signed, outside.blocks)
+        yield block_rows.load(writer.connection, name, None, HOLDOUT, writer.signed, outside.blocks, rows=False)
 
 
 def _of_unit(dataset: Dataset, outside: Outside) -> Curve:

@@ -51,6 +51,10 @@ class Blocks:
     known: dict[str, Grown] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
+    def has_grown(self, name: str) -> bool:
+        """Return whether a block was appended to a dataset: one whose first block lost its rows has not grown."""
+        return bool(self.known.get(name, Grown()).blocks)
+
     def check_people(self, value: Value, bounded: bool | None) -> None:
         """Judge what is said of people who may stand in other blocks as well. `bounded`: whether one of them has a
         total over all blocks; None: no column names them.
@@ -64,7 +68,7 @@ class Blocks:
             )
             note = f"{reason['by']} gave the same people a budget of their own in it; reason: {reason['reason']}"
             self.notes.append(f"dataset {value['dataset']}, block {value['block']}: {note}")
-        elif bounded is False and value["dataset"] not in self.known:
+        elif bounded is False and not self.has_grown(value["dataset"]):
             name = value["dataset"]
             self.notes.append(f"dataset {name}: the same people have a budget in each block; no reason is given")
 
@@ -100,9 +104,9 @@ class Blocks:
         )
         grown.dropped = upto
 
-    def window(self, value: Value) -> tuple[int, int] | None:
-        """Return the first and the last block that a reservation's words mean, which it must state; None where it names
-        none.
+    def window(self, value: Value, reads: bool = True) -> tuple[int, int] | None:
+        """Return the first and the last block that an entry's words mean, which it must state; None where it names
+        none. `reads`: whether it is a job, which needs their rows; a charge may name blocks whose rows are gone.
         """
         if "blocks" not in value:
             require("window" not in value, "window: stands beside the words that it is the meaning of")
@@ -118,7 +122,8 @@ class Blocks:
         else:
             first = grown.dropped + 1 if words["all"] else max(grown.dropped, grown.last - int(words["last"])) + 1
             last = grown.last
-        require(grown.dropped < first <= last <= grown.last, f"blocks={value['blocks']}: are not there")
+        below = grown.dropped if reads or not words["one"] else 0
+        require(below < first <= last <= grown.last, f"blocks={value['blocks']}: are not there")
         require(
             value.get("window") == [first, last],
             f"window: must be {[first, last]}, which blocks={value['blocks']} means",

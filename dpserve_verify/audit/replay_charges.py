@@ -43,7 +43,7 @@ class Charges:
         require(isinstance(mechanism, str) and bool(mechanism.strip()), "mechanism: must be a text that says something")
         if "document" in value:
             require_hex(value, "document")
-        window = books.blocks.window(value)
+        window = books.blocks.window(value, reads=False)
         dataset = books.dataset(name, None, window)
         require(not dataset.remote, "dataset: its rows stay with their owners")
         parts = [dataset, *([books.dataset(name, "holdout", window)] if dataset.held else [])]

@@ -56,7 +56,8 @@ def _later_total(books: Books, seq: int, value: Value) -> None:
     require(value["family"] == dataset.uuid, "family: must be the one that the dataset founded")
     require(dataset.promised is None, "dataset: has declared its total for one person at registration")
     require(family.relation is Relation.ADD_REMOVE and family.unit == "person", "dataset: has no column of persons")
-    require(bool(dataset.people) or value["dataset"] not in books.blocks.known, "dataset: has grown without a total")
+    fresh = not books.blocks.has_grown(value["dataset"])
+    require(bool(dataset.people) or fresh, "dataset: has grown without a total")
     stays = (budget.delta, budget.outside) == (family.budget.delta, family.budget.outside)
     require(stays, "budget: delta must be the family's, and what is set apart of it")
     if "reason" in value:

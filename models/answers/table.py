@@ -39,24 +39,40 @@ class Released:
 
     def answer(self, question: Question) -> Table | None:
         """Return the table of a question that follows from these cells; None where it does not."""
+        groups, summed = self._summed(question)
+        if groups is None or summed is None:
+            return None
+        figures = tuple(self._figures(*each) for each in zip(question.outputs, summed, strict=True))
+        return Table(question, _keys(question.by, [*groups.values()]), figures, self._spread(summed))
+
+    def spread_of(self, question: Question) -> float | None:
+        """Return the `spread` of the table of a question, whatever the sums are; None where none follows."""
+        summed = self._summed(question)[1]
+        return None if summed is None else self._spread(summed)
+
+    def _spread(self, summed: Sequence[Summed]) -> float:
+        return self.noise.z**2 * self.noise.variance * max(float(each.cells.max(initial=0)) for each in summed)
+
+    def _summed(self, question: Question) -> tuple[Groups | None, list[Summed] | None]:
+        """Return the codes of each axis that is grouped by, and what each output is made of; None where it does not
+        follow.
+        """
         names = [column.name for column in self.by]
         if any(not any(column.has_bins_of(own) for own in self.by) for column in question.by):
-            return None
+            return None, None
         groups = {
             names.index(column.name): codes for column, codes in zip(question.by, question.group_codes(), strict=True)
         }
-        figures, most = [], 0.0
+        summed = []
         for output in question.outputs:
-            figure = self._figure(output, question, groups)
-            if figure is None:
-                return None
-            figures.append(figure[0])
-            most = max(most, figure[1])
-        keys = _keys(question.by, [*groups.values()])
-        return Table(question, keys, tuple(figures), self.noise.z**2 * self.noise.variance * most)
+            of_output = self._sums_of(output, question, groups)
+            if of_output is None:
+                return groups, None
+            summed.append(of_output)
+        return groups, summed
 
-    def _figure(self, output: Output, question: Question, groups: Groups) -> tuple[list[Figure], float] | None:
-        """Return a figure of each group, and of how many cells the largest sum in it is."""
+    def _sums_of(self, output: Output, question: Question, groups: Groups) -> Summed | None:
+        """Return the sums that an output is made of, in each group."""
         name = None if output.column is None else output.column.name
         wanted = merge(question.where, output.where)
         is_share = name is None and output.kind == "avg"
@@ -64,20 +80,23 @@ class Released:
         if counts is None and output.column is not None:  # rows where it is there, of all rows by its own bins
             there = Condition.by_missing(output.column, False)
             counts = self._sums(None, False, merge((wanted or {}).values(), (there,)), groups)
-        if counts is None:
-            return None
-        if output.kind == "count":
-            widths = self.noise.z * np.sqrt(counts[1] * self.noise.variance)
-            ends = np.maximum(0.0, np.stack([counts[0], counts[0] - widths, counts[0] + widths], axis=1))
-            return [_spell(*each) for each in ends.tolist()], float(counts[1].max(initial=0))
-        measure = next((each for each in self.measures if each.is_sum and each.column == name), SHARE)
+        if counts is None or output.kind == "count":
+            return None if counts is None else Summed(*counts)
         sums = self._sums(name, not is_share, wanted, groups)
-        if sums is None:
-            return None
-        cells = np.maximum(sums[1], counts[1])
+        return None if sums is None else Summed(counts[0], np.maximum(sums[1], counts[1]), sums[0])
+
+    def _figures(self, output: Output, summed: Summed) -> list[Figure]:
+        """Return a figure of each group."""
+        if summed.totals is None:
+            widths = self.noise.z * np.sqrt(summed.cells * self.noise.variance)
+            counts = summed.counts
+            ends = np.maximum(0.0, np.stack([counts, counts - widths, counts + widths], axis=1))
+            return [_spell(*each) for each in ends.tolist()]
+        name = None if output.column is None else output.column.name
+        measure = next((each for each in self.measures if each.is_sum and each.column == name), SHARE)
         figure = self._sum if output.kind == "sum" else self._mean
-        rows = zip(sums[0].tolist(), counts[0].tolist(), cells.tolist(), strict=True)
-        return [figure(measure, *each) for each in rows], float(cells.max(initial=0))
+        rows = zip(summed.totals.tolist(), summed.counts.tolist(), summed.cells.tolist(), strict=True)
+        return [figure(measure, *each) for each in rows]
 
     def _sums(
         self, name: str | None, is_sum: bool, wanted: Conditions | None, groups: Groups
@@ -147,6 +166,17 @@ class Released:
         if value is not None:
             ends = [min(ends[0], value), max(ends[1], value)]
         return _spell(value, max(ends[0], middle + half * least), min(ends[1], middle + half))
+
+
+@dataclass(frozen=True)
+class Summed:
+    """What an output is made of, by group: noisy `counts` of rows, of how many `cells` each sum is at most, and the
+    noisy `totals` of its numbers; None of a count.
+    """
+
+    counts: Floats
+    cells: Floats
+    totals: Floats | None = None
 
 
 SHARE = Measure(None, True, (-1.0, 1.0))

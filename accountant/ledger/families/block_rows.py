@@ -16,7 +16,7 @@ from accountant.ledger.families.families import Dataset, Family, Spent, TotalCla
 from accountant.ledger.families.family_rows import PERSON, WHOLE, mismatch, text_of
 from accountant.ledger.families.records import Request, charged_window
 from accountant.ledger.families.row_queries import RowQuery
-from accountant.ledger.families.windows import SAY_BLOCKS, Block, Period, Window, window_of
+from accountant.ledger.families.windows import SAY_BLOCKS, Block, Period, Window, named_window, window_of
 from accountant.log.entries import Signed
 from accountant.log.newest import account_number
 from accountant.store.queries import LATER
@@ -66,16 +66,19 @@ def load(
     part: str | None = None,
     signed: Signed | None = None,
     blocks: str | Window | None = None,
+    rows: bool = True,
 ) -> Dataset:
     """Load a dataset as `family_rows.load` does, by the accounts of these blocks, in words or as they were resolved;
-    None: of every block whose rows are there now, where the dataset has grown. InputError where the words name others.
+    None: of every block whose rows are there now, where the dataset has grown. `rows`: whether they are to be read;
+    else accounts of blocks whose rows were deleted can be named. InputError where the words name others.
     """
     dataset = family_rows.load(connection, name, analyst, part, signed)
     last, dropped = dataset.last or 1, dataset.dropped
     if blocks is None:
         window = (min(dropped, last - 1) + 1, last)
     else:
-        window = window_of(blocks, dropped, last, name) if isinstance(blocks, str) else blocks
+        means = window_of if rows else named_window
+        window = means(blocks, dropped, last, name) if isinstance(blocks, str) else blocks
     return _with_accounts(connection, dataset, window, blocks is not None, analyst, signed)
 
 
@@ -141,6 +144,14 @@ def with_queries(connection: Connection, dataset: Dataset) -> Dataset:
             queries |= {seq: RowQuery.from_json(value["query"])} if "query" in value else {}
     blocks = tuple(replace(block, query=queries.get(block.seq, block.query)) for block in dataset.blocks)
     return replace(dataset, blocks=blocks)
+
+
+def require_kept(dataset: Dataset, words: str | None) -> None:
+    """Raise InputError where rows of a block that these words name were deleted: who has no answer yet cannot get one
+    from them.
+    """
+    if words is not None:
+        window_of(words, dataset.dropped, dataset.last or 1, dataset.registration.name)
 
 
 def require_window(dataset: Dataset, words: str | None) -> None:

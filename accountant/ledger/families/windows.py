@@ -83,21 +83,31 @@ def check_words(words: str) -> str:
     return words
 
 
-def window_of(words: str, dropped: int, last: int, dataset: str) -> Window:
-    """Return what `words` mean on a dataset of `last` blocks, of which the rows of the first `dropped` are deleted.
-    InputError where they name a block that is not there, or whose rows are not.
+def named_window(words: str, dropped: int, last: int, dataset: str) -> Window:
+    """Return the blocks that `words` name on a dataset of `last` blocks, whether or not their rows are there: what is
+    released, or charged, about rows that are gone stays about them. `all` and `last:12` count from behind the first
+    `dropped`, whose rows were deleted. InputError where no block is named, or one that never came.
     """
     check_words(words)
+    if (match := _RANGE.fullmatch(words)) is not None:
+        window = int(match[1]), int(match[2] or match[1])
+        if window[1] > last:
+            raise InputError(f"blocks={words}: dataset {dataset} has blocks 1 to {last}")
+        return window
     if dropped == last:
-        raise InputError(f"blocks={words}: the rows of all {last} blocks of dataset {dataset} were deleted")
-    if words == ALL:
-        return dropped + 1, last
-    if match := _LAST.fullmatch(words):
-        return max(dropped, last - int(match[1])) + 1, last
-    first, _, end = words.partition("-")
-    window = int(first), int(end or first)
-    if window[1] > last:
-        raise InputError(f"blocks={words}: dataset {dataset} has blocks 1 to {last}")
+        raise InputError(
+            f"blocks={words}: the rows of all {last} blocks of dataset {dataset} were deleted; name blocks by their "
+            f"numbers, 1-{last} for instance"
+        )
+    count = _LAST.fullmatch(words)
+    return max(dropped, last - int(count[1]) if count else dropped) + 1, last
+
+
+def window_of(words: str, dropped: int, last: int, dataset: str) -> Window:
+    """Return the blocks that a job reads which names these `words`: `named_window`, where their rows are there.
+    InputError where those of one were deleted.
+    """
+    window = named_window(words, dropped, last, dataset)
     if window[0] <= dropped:
         raise InputError(f"blocks={words}: of dataset {dataset} the rows up to block {dropped} were deleted")
     return window

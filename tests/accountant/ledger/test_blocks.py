@@ -20,7 +20,7 @@ from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.families import block_rows
 from accountant.ledger.families.job_kinds import Evaluation, Profile
 from accountant.ledger.families.records import HOLDOUT, NewPeople, Unit, Why
-from accountant.ledger.families.windows import Period, check_words, window_of
+from accountant.ledger.families.windows import Period, check_words, named_window, window_of
 from accountant.log.entries import Writer
 from accountant.privacy.claims import price
 from dpserve_verify.errors import InputError, LedgerInvalid
@@ -74,6 +74,18 @@ def sound(home: Home) -> None:
 )  # fmt: skip
 def test_words(words, dropped, last, window):
     assert window_of(words, dropped, last, "visits") == window
+
+
+def test_blocks_can_be_named_whose_rows_are_gone_where_none_is_read():
+    assert named_window("1-4", 3, 5, "visits") == (1, 4)
+    assert named_window("2", 5, 5, "visits") == (2, 2)
+    for words in ("1-4", "3"):
+        with pytest.raises(InputError, match="up to block 3 were deleted"):
+            window_of(words, 3, 5, "visits")
+    with pytest.raises(InputError, match="has blocks 1 to 5"):
+        named_window("2-6", 3, 5, "visits")
+    with pytest.raises(InputError, match="name blocks by their numbers"):
+        named_window("all", 5, 5, "visits")
 
 
 @pytest.mark.parametrize("words", ["", "last", "last:0", "0", "2-1", "1-", "-3", "ALL", "1-2-3", "last:1-2", "٣", "1 "])

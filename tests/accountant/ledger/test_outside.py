@@ -188,6 +188,14 @@ def test_a_charge_reads_every_part_block_and_family_that_the_release_may_have_re
         first, second, person = home.ledger.dataset("visits", part=part, blocks="all").families
         assert first.used == second.used
         assert person.used.pure == 3 * 200_000_000
+    block_appending.drop(home.ledger.log, "visits", 1, Why("steward", "kept for a year"))
+    charge(home.ledger, "visits", replace(whole, document=hexes("late"), blocks="1"))  # it has an account all the same
+    with pytest.raises(InputError, match="has blocks 1 to 2"):
+        charge(home.ledger, "visits", replace(whole, document=hexes("never"), blocks="1-3"))
+    for part in (None, "holdout"):
+        first, second, person = home.ledger.dataset("visits", part=part, blocks=(1, 2)).families
+        assert first.used.pure == second.used.pure + 200_000_000
+        assert person.used.pure == 4 * 200_000_000
     assert problems(home) == []
 
 

@@ -268,3 +268,15 @@ def test_killed_between_the_two_entries_nothing_stands(home, monkeypatch):
     assert home.ledger.dataset("v").person is None
     append(home)
     require_sound(home)
+
+
+@pytest.mark.parametrize("more", [{}, {"person": Decimal("2"), "why": WHY}])
+def test_a_dataset_whose_only_block_was_deleted_grows_with_one_person_s_total(home, more):
+    """Nothing was appended to it, so nobody has had a second budget; what block 1 has used is used of the total."""
+    advance(home.ledger, ask(home, None).seq, "issued")
+    block_appending.drop(home.ledger.log, "v", 1, WHY)
+    append(home, **more)
+    assert person(home) == (more.get("person", Decimal(1)), Decimal("0.5"))
+    require_sound(home)
+    with pytest.raises(InputError, match="has a total over all blocks already"):
+        append(home, each_block=WHY)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
@@ -11,13 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from accountant.certificates.answer import ANSWER
-from accountant.certificates.profile import PROFILE
-from accountant.certificates.statement import counted_rows
-from accountant.certificates.statement_kind import Stated, StatementKind
-from accountant.errors import UnknownName
+from accountant.certificates.statement_kind import Stated
 from accountant.home import Home
-from accountant.ledger import evaluations
-from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.block_rows import require_kept
 from accountant.ledger.families.job_kinds import Profile
 from accountant.ledger.families.left import left
 from accountant.ledger.families.records import Request
@@ -26,11 +21,12 @@ from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.privacy.events import Plan
 from models.answers.question import Question
 from models.answers.sql import read_question
-from models.answers.table import Released, Table, best_answer, released_by_answer, released_by_profile
+from models.answers.table import Table, best_answer, released_by_answer, released_by_profile
 from models.profile.figures import LEVEL, number
 from models.profile.stated import noise_of
 from training.learners.job_words import window_to_json
 from training.measuring.answers.cells import TableCells
+from training.measuring.answers.known_answers import find_answer, kind_at
 from training.measuring.answers.sums import GRID, adder_of, layout_of, measures_of, query_of
 from training.measuring.profile.profile import MOST_CELLS, MOST_NOISE, cheapest, open_account, require_admitted
 from training.measuring.worth.evaluate import Planned, part_of
@@ -39,7 +35,6 @@ from training.requests import QueryRequest
 from training.rows.schema.schema import Schema, schema_of
 
 NAME = "query"  # stands in the place of a learner
-MOST_SEARCHED = 200  # statements, the newest first: each signature is verified
 FREE = Decimal(1)  # stands for the epsilon of a request that is answered by what was released, or not at all
 
 
@@ -90,7 +85,7 @@ def plan(home: Home, query_request: QueryRequest, by: str | None = None) -> Plan
         query_request.dataset, NAME, budget, {"select": question.select, "noise": norm}, "", kind=Profile(), part=part,
         blocks=query_request.blocks, window=dataset.window,
     )  # fmt: skip
-    known = _find_released(home, dataset, request, question, schema)
+    known = find_answer(home, dataset, request, question, schema)
     if known is not None and not is_free and known[1].spread > noise.z**2 * noise.variance:
         known = None
     within = noise.z * noise.variance**0.5
@@ -100,6 +95,7 @@ def plan(home: Home, query_request: QueryRequest, by: str | None = None) -> Plan
                 "epsilon: nothing that was released answers this query; say what it may cost, --epsilon 0.1 for "
                 "instance (--plan spends nothing)"
             )
+        require_kept(dataset, query_request.blocks)
         if query.size > MOST_CELLS:
             raise InputError(f"select: {query.size} sums in all, and an answer has at most {MOST_CELLS}; group by less")
         if within > MOST_NOISE:
@@ -111,48 +107,9 @@ def plan(home: Home, query_request: QueryRequest, by: str | None = None) -> Plan
     return PlannedAnswer(request, recipe, dataset, seq, question, kind, within, groups, table)
 
 
-def _find_released(
-    home: Home, dataset: Dataset, request: Request, question: Question, schema: Schema
-) -> tuple[int, Table] | None:
-    """Return the narrowest table that follows from a statement on the same rows, with the job that it is of."""
-    rows = counted_rows(dataset, part_of(dataset))
-    tables: list[tuple[int, Table]] = []
-    database = home.ledger.log.database
-    for seq in evaluations.profiles_of(database, request.dataset)[:MOST_SEARCHED]:
-        with database.reading() as connection:
-            earlier = evaluations.asked_of(connection, seq)
-        if any(getattr(earlier, name) != getattr(request, name) for name in ("part", "blocks", "window")):
-            continue
-        for stated, released in _released(home, seq):
-            same = (stated.form.rows.uuid, stated.form.rows.commitment) == (rows["uuid"], rows["commitment"])
-            table = best_answer(released, question) if same and stated.sha256 == schema.digest else None
-            if table is not None:
-                tables.append((seq, table))
-    return min(tables, key=lambda each: each[1].spread, default=None)
-
-
-def _released(home: Home, seq: int) -> Iterator[tuple[Stated[Any], list[Released]]]:
-    """Yield the verified statement of a job, and what it released in cells; nothing where it is not in this home."""
-    kind = _kind_at(home, seq)
-    try:
-        stated: Stated[Any] = kind.open(home.profiles / str(seq), home.trust)[2]
-    except UnknownName:
-        return
-    yield stated, [released_by_answer(stated)] if kind is ANSWER else released_by_profile(stated)
-
-
-def is_answer(home: Home, seq: int) -> bool:
-    """Tell whether a job's statement in this home is the answer to a query."""
-    return (home.profiles / str(seq) / ANSWER.envelope_file).exists()
-
-
-def _kind_at(home: Home, seq: int) -> StatementKind[Any]:
-    return ANSWER if is_answer(home, seq) else PROFILE
-
-
 def statement_file(home: Home, seq: int) -> Path:
     """Return the file of the signed statement of a finished answer or profile."""
-    return home.profiles / str(seq) / _kind_at(home, seq).envelope_file
+    return home.profiles / str(seq) / kind_at(home, seq).envelope_file
 
 
 def answer_of(home: Home, seq: int, select: str | None = None) -> tuple[bytes, bytes, Stated[Any], dict[str, Any]]:
@@ -160,8 +117,9 @@ def answer_of(home: Home, seq: int, select: str | None = None) -> tuple[bytes, b
     query that follows from it, for programs: its own when `select` is left out. UnknownName where there is no such
     statement, InputError where the query does not follow from it.
     """
-    envelope, proof, stated = _kind_at(home, seq).open(home.profiles / str(seq), home.trust)
-    ((_, released),) = _released(home, seq)
+    kind = kind_at(home, seq)
+    envelope, proof, stated = kind.open(home.profiles / str(seq), home.trust)
+    released = [released_by_answer(stated)] if kind is ANSWER else released_by_profile(stated)
     if select is None:
         select = str(stated.statement["predicate"].get("select", ""))
         if not select:

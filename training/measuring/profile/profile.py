@@ -13,7 +13,7 @@ from typing import Any
 
 from accountant.home import Home
 from accountant.ledger import evaluations
-from accountant.ledger.families.block_rows import require_window
+from accountant.ledger.families.block_rows import require_kept, require_window
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.job_kinds import Profile
 from accountant.ledger.families.left import left
@@ -104,6 +104,7 @@ def plan(home: Home, question: ProfileRequest, by: str | None = None) -> Planned
     _check_room(columns, pairs, around, recipe.plan)
     earlier = evaluations.find_same(home.ledger.log.database, request)
     if earlier is None:
+        require_kept(dataset, question.blocks)
         require_admitted(dataset, request, recipe, makes, public)
     return PlannedProfile(request, recipe, dataset, earlier, tuple(column.name for column in columns))
 
@@ -115,7 +116,7 @@ def open_account(
     budget of the job, and the schema. InputError where its rows cannot be counted, or not for this budget.
     """
     part = HOLDOUT if question.part == HOLDOUT else None
-    dataset = home.ledger.dataset(question.dataset, by, part, question.blocks)
+    dataset = home.ledger.dataset(question.dataset, by, part, question.blocks, rows=False)
     require_window(dataset, question.blocks)
     if dataset.registration.remote:
         raise InputError(f"dataset={question.dataset}: its rows stay with their owners, and cannot be profiled here")

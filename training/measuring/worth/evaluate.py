@@ -17,7 +17,7 @@ from accountant.errors import WrongState
 from accountant.home import Home
 from accountant.ledger import evaluations
 from accountant.ledger.evaluations import certified_of
-from accountant.ledger.families.block_rows import require_window
+from accountant.ledger.families.block_rows import require_kept, require_window
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.job_kinds import Evaluation, kind_of
 from accountant.ledger.families.left import left
@@ -96,7 +96,7 @@ def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> Planned
     if len({certificate.issued for certificate in certificates}) < len(models):
         raise InputError(f"against={asked.against}: is the model itself; name another version, or another model")
     part = _part(home.ledger.dataset(asked.dataset), certificates, asked.part)
-    dataset = home.ledger.dataset(asked.dataset, by, part, asked.blocks)
+    dataset = home.ledger.dataset(asked.dataset, by, part, asked.blocks, rows=False)
     require_window(dataset, asked.blocks)
     if dataset.registration.remote:
         raise InputError(f"dataset={asked.dataset}: its rows stay with their owners, and none can be evaluated on here")
@@ -136,6 +136,7 @@ def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> Planned
     recipe = evaluator.recipe(public)
     earlier = evaluations.find_same(home.ledger.log.database, request, _in_other_bins(request, models, schema))
     if earlier is None:
+        require_kept(dataset, asked.blocks)
         _require_room(dataset, request, recipe)
     return PlannedWorth(request, recipe, dataset, earlier, _measurement(evaluator, public, dataset))
 
