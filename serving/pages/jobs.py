@@ -30,7 +30,7 @@ from serving.pages.parts.ui import form_fields, page, see_other
 from serving.rest.jobs import cancel_reservation
 from serving.wire import lists
 from serving.wire.request_bodies import known_query, query_int
-from training.measuring.answers import answers, known_answers
+from training.measuring.answers import answers
 from training.measuring.profile import release
 from training.planning.job_views import job_to_json, jobs_to_json
 
@@ -120,7 +120,7 @@ def _released(home: Home, job_json: dict[str, Any], rights: Access) -> dict[str,
     if job_json["state"] != ISSUED or kind.makes_model or not rights.may(*READS, dataset=dataset):
         return shown
     with suppress(UnknownName):  # in another home of the same ledger
-        if isinstance(kind, Profile) and known_answers.is_answer(home, seq):
+        if isinstance(kind, Profile) and answers.is_answer(home, seq):
             return {**shown, "counted": answer_report.facts(answers.answer_of(home, seq)[3])}
         if isinstance(kind, Profile):
             return {**shown, "counted": report.facts(release.profile_to_json(seq, release.profile_of(home, seq)[2]))}

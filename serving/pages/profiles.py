@@ -17,7 +17,7 @@ from serving.http.rights import NAMED, READS, hide_name
 from serving.http.routes import Door, access, in_thread, job_number, require_dataset, state
 from serving.pages.parts.ui import page
 from serving.wire.request_bodies import known_query
-from training.measuring.answers import answers, known_answers
+from training.measuring.answers import answers
 from training.measuring.profile import release
 
 MOST_DRAWN = 50_000  # rows of which a page says how near they come
@@ -28,7 +28,7 @@ async def profile(request: Request) -> Response:
     known_query(request)
     seq = job_number(request)
     home = state(request).home
-    is_answer = await in_thread(known_answers.is_answer, home, seq)
+    is_answer = await in_thread(answers.is_answer, home, seq)
     context = await in_thread(_answer if is_answer else _profile, home, seq)
     with hide_name(access(request), seq):
         await require_dataset(request, READS, context["dataset"])

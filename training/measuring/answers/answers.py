@@ -107,6 +107,11 @@ def plan(home: Home, query_request: QueryRequest, by: str | None = None) -> Plan
     return PlannedAnswer(request, recipe, dataset, seq, question, kind, within, groups, table)
 
 
+def is_answer(home: Home, seq: int) -> bool:
+    """Tell whether a job's statement in this home is the answer to a query."""
+    return kind_at(home, seq) is ANSWER
+
+
 def statement_file(home: Home, seq: int) -> Path:
     """Return the file of the signed statement of a finished answer or profile."""
     return home.profiles / str(seq) / kind_at(home, seq).envelope_file

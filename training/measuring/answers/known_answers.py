@@ -158,11 +158,6 @@ def verified_counts(home: Home, seq: int) -> Counted | None:
     return Counted((about.uuid, about.commitment, stated.sha256), released)
 
 
-def is_answer(home: Home, seq: int) -> bool:
-    """Tell whether a job's statement in this home is the answer to a query."""
-    return (home.profiles / str(seq) / ANSWER.envelope_file).exists()
-
-
 def kind_at(home: Home, seq: int) -> StatementKind[Any]:
     """Return the kind of a job's statement in this home."""
-    return ANSWER if is_answer(home, seq) else PROFILE
+    return ANSWER if (home.profiles / str(seq) / ANSWER.envelope_file).exists() else PROFILE
