@@ -26,7 +26,6 @@ from accountant.ledger import evaluations
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import Request
 from dpserve_verify.errors import DpserveError
-from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.privacy.events import plan_from_json
 from models.answers.question import Measure, Question
 from models.answers.sql import read_question
@@ -52,7 +51,7 @@ class Counted:
 
 
 # Verifying a statement of 5,040 sums took .042 s of a processor, and each plan of a query verified every one.
-_VERIFIED: OrderedDict[tuple[Path, PublicKeys], tuple[tuple[int, ...], Counted]] = OrderedDict()
+_VERIFIED: OrderedDict[Path, tuple[tuple[object, ...], Counted]] = OrderedDict()
 
 
 def find_answer(
@@ -128,19 +127,17 @@ def _counted_by(home: Home, seq: int) -> Counted | None:
         files = [(folder / name).stat() for name in (kind.envelope_file, kind.proof_file)]
     except OSError:
         return None
-    stamp = tuple(
-        number for file in files
-        for number in (file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns, file.st_ctime_ns)
-    )  # fmt: skip
-    key = folder, home.trust
-    known = _VERIFIED.get(key)
+    stamp: tuple[object, ...] = (home.trust,)
+    for file in files:
+        stamp += file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns, file.st_ctime_ns
+    known = _VERIFIED.get(folder)
     if known is None or known[0] != stamp:
         counted = verified_counts(home, seq)
         if counted is None:
             return None
         known = stamp, counted
-    _VERIFIED[key] = known
-    _VERIFIED.move_to_end(key)
+    _VERIFIED[folder] = known
+    _VERIFIED.move_to_end(folder)
     while len(_VERIFIED) > MOST_KEPT:
         _VERIFIED.popitem(last=False)
     return known[1]
