@@ -16,7 +16,7 @@ MAX_EPSILON = Decimal(100)
 MAX_DIGITS = 40
 NAME_PATTERN = r"(?!.*\.\.)[a-z0-9][a-z0-9._-]{0,63}"
 _NAME = re.compile(NAME_PATTERN, re.ASCII)
-_NUMBER = re.compile(r"(?:[+-]?[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|nan|-?inf(?:inity)?", re.ASCII | re.I)
+_NUMBER = re.compile(r"(?:[+-]?[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|nan|-?inf(?:inity)?", re.ASCII | re.I)
 MAX_KEY = 200
 
 

@@ -14,6 +14,7 @@ from itertools import combinations
 from models.features.features import CalendarFeature
 
 LONGEST = 20  # characters of a pattern
+MOST = 8  # patterns of a column: every two of them are compared
 _PART = re.compile("YYYY|YY|MON|MM|DD")
 _MARKS = r"(?:[-/.,'年月日년월일 ]{0,2})"
 _PATTERN = re.compile(rf"{_MARKS}(?:(?:YYYY|YY|MON|MM|DD){_MARKS}){{3}}")
@@ -56,6 +57,8 @@ def has_short_year(pattern: str) -> bool:
 
 def problem_of(patterns: tuple[str, ...], first_year: int | None) -> str | None:
     """Return what is wrong with patterns that one column is written in: one is none, or a text may fit two."""
+    if len(patterns) > MOST:
+        return f"dates: {len(patterns)} patterns; a column has at most {MOST}"
     for pattern in patterns:
         parts = "".join(sorted(part[0] + part[-1] for part in _PART.findall(pattern)))
         if len(pattern) > LONGEST or not _PATTERN.fullmatch(pattern) or parts not in ("DDMMYY", "DDMNYY"):

@@ -13,7 +13,7 @@ import string
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Literal
 
 from models.features import date_patterns
@@ -26,6 +26,7 @@ DELIMITERS = {  # as a schema names them
 Decimal = Literal[".", ",", "either"]
 Thousands = Literal["", ".", ",", " ", "'"]
 ISO_DATE = "YYYY-MM-DD"
+MOST_WORDS, LONGEST_WORD = 1000, 200  # of words that stand for a missing value, or for yes or no; characters of one
 _UNIT = re.compile(r"[^-+.,'0-9\s\"]([^\n\"]{0,18}[^\s\"])?")
 # As schemas spell them, and people know them; every other has Python's own name.
 USUAL_ENCODINGS = (
@@ -127,7 +128,11 @@ class Written:
     trim: bool = False
 
     def problem(self) -> str | None:
-        """Return what is wrong with it in itself: a text that may be read in two ways."""
+        """Return what is wrong with it in itself: more than is read at once, or a text that may be read in two ways."""
+        for name in ("true", "false", "missing", "missing_numbers"):
+            words: tuple[object, ...] = getattr(self, name)
+            if len(words) > MOST_WORDS or any(isinstance(word, str) and len(word) > LONGEST_WORD for word in words):
+                return f"{name}: at most {MOST_WORDS} words, of at most {LONGEST_WORD} characters each"
         if problem := date_patterns.problem_of(self.dates, self.first_year):
             return problem
         if self.unit_mark and not _UNIT.fullmatch(self.unit_mark):
@@ -137,6 +142,11 @@ class Written:
         both = self.truths().keys() & {word.lower() for word in (*FALSE, *self.false)}
         wrong = sorted(word for word in both if self.truths()[word])
         return f"{wrong}: cannot mean yes and no" if wrong else None
+
+    @cached_property
+    def missing_words(self) -> frozenset[str]:
+        """Return `missing` to look cells up in."""
+        return frozenset(self.missing)
 
     def truths(self) -> dict[str, bool]:
         """Return what each word means, in small letters; where one is listed as both, yes."""

@@ -38,7 +38,7 @@ from serving.process.watch.access_log import ABOUT, ASKING, trail
 from serving.process.watch.metrics import count_request, known_method, route_of
 from serving.wire import work_time
 from serving.wire.errors import ClientGone, NotReady, TakesTooLong, Unauthorized, error_response, in_protocol
-from serving.wire.request_bodies import let_go
+from serving.wire.request_bodies import DOOR, let_go
 from training.planning.price_engine import ENGINE, run_while_wanted
 
 LOG = logging.getLogger("dpserve.serving")
@@ -107,7 +107,7 @@ class Door:
 
 
 async def _pass(door: Door, request: Request) -> Response:
-    request.scope["dpserve.door"] = door
+    request.scope[DOOR] = door
     if not door.scopes:
         return await door.answer(request)
     caller_rights, serving, path = access(request), state(request), request.path_params
@@ -344,7 +344,7 @@ def _trace(scope: Scope, span: Any) -> None:
     span.set_attributes({"http.request.method": known_method(scope), "http.route": route_of(scope)})
     if STATUS in scope:
         span.set_attribute("http.response.status_code", scope[STATUS])
-    door: Door | None = scope.get("dpserve.door")
+    door: Door | None = scope.get(DOOR)
     is_untimed = door is not None and ({*door.scopes} == {"steward"} or door.media == EVENTS)
     if is_untimed and span.is_recording():
         span.end(span.start_time)
@@ -358,7 +358,7 @@ def _record(scope: Scope, status: int | None) -> None:
     if home is None:
         return
     token: Token | None = scope.get("dpserve.token")
-    door: Door | None = scope.get("dpserve.door")
+    door: Door | None = scope.get(DOOR)
     about = scope.get(ABOUT)
     if about is None and status is not None and status < 400:  # else there may be nothing of that name
         about = next(iter(scope.get("path_params", {}).values()), None)

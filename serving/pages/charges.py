@@ -14,6 +14,7 @@ from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.outside import describe_charges
 from dpserve_verify.errors import DpserveError, InputError
+from dpserve_verify.formats.canonical import whole_number
 from dpserve_verify.privacy.outside import EPSILON, KINDS, RENYI
 from serving.http.routes import Door, access, in_thread, state
 from serving.pages.job_form import STALE, body_of
@@ -68,8 +69,8 @@ def _body(fields: Mapping[str, str]) -> dict[str, Any]:
     if fields["key"]:
         body["key"] = fields["key"].replace("\r\n", "\n") + "\n"  # browsers end lines otherwise than keys do
     if fields["contributions"]:
-        count = fields["contributions"]
-        body["contributions"] = int(count) if count.isascii() and count.isdigit() else count
+        count = whole_number(fields["contributions"])
+        body["contributions"] = fields["contributions"] if count is None else count
     return body
 
 

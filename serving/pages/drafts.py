@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from dpserve_verify.certificates.plain_words import meaning
 from dpserve_verify.errors import DpserveError, InputError
+from dpserve_verify.formats.canonical import whole_number
 from dpserve_verify.privacy.budget import Budget, Relation, parse_relation
 from models.features.written import DELIMITERS, PLAIN, list_encodings
 from serving.http.routes import Door, access, in_thread, state, with_prices
@@ -193,7 +194,7 @@ async def columns(request: Request) -> Response:
 
 def _count(text: str) -> int:
     text = text.strip()
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return whole_number(text) or 0
 
 
 async def lines(request: Request) -> Response:
@@ -256,9 +257,9 @@ async def register(request: Request) -> Response:
     body |= {name: True for name in IDS if typed[name]}
     body |= {"new_people": bool(typed["reason"]), **({"reason": typed["reason"]} if typed["reason"] else {})}
     try:
-        if not (typed["contributions"].isascii() and typed["contributions"].isdigit()):
+        body["contributions"] = whole_number(typed["contributions"])
+        if body["contributions"] is None:
             raise InputError("contributions: must be a whole number, 1 or more")
-        body["contributions"] = int(typed["contributions"])
         await in_thread(start_registration, request, _store(request), {"name": "", **body})
     except DpserveError as error:
         return await _page(request, draft, error, typed)

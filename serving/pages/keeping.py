@@ -15,6 +15,7 @@ from accountant.ledger.archive import archive
 from accountant.ledger.families.records import Why
 from dpserve_verify.certificates.bundle import read_bundle
 from dpserve_verify.errors import DpserveError, InputError
+from dpserve_verify.formats.canonical import whole_number
 from dpserve_verify.log.proofs import parse_proof
 from models.store.bundle import ModelStore, check_numbered
 from models.store.noted import change_note
@@ -111,12 +112,12 @@ def _change_keys(home: Home, fields: dict[str, str], by: str) -> Any:
         return key_life.rotate(home, "log", by, why)
     if fields["what"] != "compromised":
         raise InputError("what: must be rotate or compromised")
-    after = fields["after"].strip()
-    if not (after.isascii() and after.isdigit()):
+    after = whole_number(fields["after"].strip())
+    if after is None:
         raise InputError("after: must be the number of the last entry known to be from before; 0: none")
     if fields["keyid"] not in {row.keyid for row in opening.keys_of(home.ledger.log.database)}:
         raise UnknownName(f"keyid={fields['keyid'][:80]!r}: there is no such key")
-    key_life.mark_compromised(home, fields["keyid"], int(after), by, why)
+    key_life.mark_compromised(home, fields["keyid"], after, by, why)
     return renew_proofs(ModelStore(home.models), home.trust, home.ledger.log.proof)
 
 

@@ -389,7 +389,7 @@ INTERVAL_QUERY = {
 }
 FORMAT_QUERY = {
     "type": "string",
-    "maxLength": 8000,
+    "maxLength": 32_000,
     "description": "how a CSV file that is sent whole is written, as `format` of GET /v1/models/{name} says it; other "
     "columns than the model's are passed over",
 }

@@ -7,6 +7,7 @@ is made: objects of JSON and how deep they nest, cells of a table, texts that ma
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from serving.wire.errors import TooLarge
 
 MAX_DEPTH = 32  # objects and lists in one another
 MAX_LISTS = 1 << 21  # of JSON: a tensor of shape [n, 1] has one for each cell
+MAX_VALUES, MAX_OBJECTS = 1 << 17, 1 << 15  # of JSON that is read exactly, into objects of Python one by one
+MAX_DIGITS, MAX_POWER = 1000, 999  # of a number in it: 1e99999999 is ten characters, and an integer of 40 MB
 MAX_CELLS = 1 << 23  # records times features
 MAX_NUMBERS = 1 << 22  # of an answer
 MANY_BYTES, PIECE_BYTES = 4096, 1 << 20  # of a body whose bytes are counted many at a time, and a piece at a time
@@ -31,6 +34,23 @@ def check_depth(raw: bytes) -> None:
     steps = (ord("|") - brackets).astype(np.int8)  # it stands between the two
     if steps.size and np.cumsum(steps, dtype=np.int32).max() > MAX_DEPTH:
         raise InputError(f"body: nests deeper than {MAX_DEPTH}")
+
+
+def check_values(raw: bytes) -> None:
+    """Raise TooLarge where JSON holds more than MAX_VALUES values, or MAX_OBJECTS objects."""
+    for mark, limit, noun in ((b",", MAX_VALUES, "values"), (b"{", MAX_OBJECTS, "objects")):
+        if count_byte(raw, mark) > limit and int(np.count_nonzero(_bytes_outside_texts(raw) == ord(mark))) > limit:
+            raise TooLarge(f"body: holds more than {limit} {noun}", limit=limit)
+
+
+def exact_number(text: str) -> Decimal:
+    """Return the exact value of a number of JSON. InputError where it has more than MAX_DIGITS digits, or an exponent
+    beyond MAX_POWER: what reads it on would spell them all out.
+    """
+    power = text.lower().partition("e")[2]
+    if len(text) > MAX_DIGITS or (power and abs(int(power)) > MAX_POWER):
+        raise InputError("body: a number in it is too long")
+    return Decimal(text)
 
 
 def check_objects(raw: bytes, most: int) -> None:

@@ -77,7 +77,8 @@ def columns_of(
         elif feature.name in reads:
             law = written.get(feature.name, USUAL)
             if law.missing or law.trim:
-                column = ["" if text.strip() in law.missing else text.strip() if law.trim else text for text in column]
+                missing = law.missing_words
+                column = ["" if text.strip() in missing else text.strip() if law.trim else text for text in column]
             widest, stand_in_text = stand_in(feature)
             texts = [text if len(text.encode()) <= widest else stand_in_text for text in column]
             room.take(sum(map(len, texts)), feature.name)

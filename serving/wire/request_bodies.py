@@ -20,7 +20,7 @@ from starlette.types import Scope
 
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import whole_number
-from serving.wire.bounds import check_depth
+from serving.wire.bounds import check_depth, check_values, exact_number
 from serving.wire.errors import ClientGone, SlowBody, TooLarge, TooManyRequests, WrongMediaType
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ MAX_HELD_BYTES = 128 << 20  # of bodies that a process holds at a time: eight of
 STRANGERS_BYTES, STRANGER_BYTES = 8 << 20, 4 << 10  # of all bodies of strangers together, and of one of them
 SHOWN_BYTES = 80  # of an invitation
 STRANGER = ""
+DOOR = "dpserve.door"  # of the scope: the `Door` that the request came to
 HELD, CALLER = "dpserve.held", "dpserve.caller"  # of the scope: bytes that are held, and for whom
 ARRIVAL = "dpserve.arrival"  # of the scope's state: the `Arrival` of the request
 JSON = b"application/json"
@@ -166,8 +167,12 @@ async def json_fields(request: Request, required: Fields, optional: Fields | Non
 
 
 def strict_json(raw: bytes) -> Any:
-    """Parse one JSON text in UTF-8: no key twice, no NaN or Infinity, at most MAX_DEPTH deep, decimals as Decimal."""
-    return _strict(raw, object_pairs_hook=_once, parse_float=Decimal)
+    """Parse one JSON text in UTF-8: no key twice, no NaN or Infinity, at most MAX_DEPTH deep, decimals as Decimal.
+
+    What the text may become is bounded before it is parsed, for every door that reads JSON by this function.
+    """
+    check_values(raw)
+    return _strict(raw, object_pairs_hook=_once, parse_float=exact_number)
 
 
 def check_keys(raw: bytes) -> None:
@@ -252,11 +257,20 @@ def query_int(request: Request, name: str, default: int | None, low: int = 0, hi
 
 
 def query_text(request: Request, name: str) -> str | None:
-    """Return a text of the query, given at most once; InputError else."""
+    """Return a text of the query, given at most once, of as many characters as its door says or else TEXT_LENGTH;
+    InputError else.
+    """
     texts = request.query_params.getlist(name)
     if len(texts) > 1:
         raise InputError(f"{name}: must stand in the query once")
-    return texts[0] if texts else None
+    if not texts:
+        return None
+    door = request.scope.get(DOOR)
+    about = {} if door is None else door.query.get(name, {})
+    longest = about.get("maxLength", TEXT_LENGTH) if isinstance(about, Mapping) else TEXT_LENGTH
+    if len(texts[0]) > longest:
+        raise InputError(f"query {name}: must have at most {longest} characters")
+    return texts[0]
 
 
 def query_flag(request: Request, name: str) -> bool:

@@ -16,6 +16,8 @@ from models.features.written import PLAIN, Form, Written
 from training.datasets.datasets import schema_bytes
 from training.rows.schema.schema import Schema, parse_schema, schema_of
 
+MOST_WAYS = 16  # in which the columns of one file have their days: each takes time to tell from others
+
 
 @dataclass(frozen=True)
 class _Format:
@@ -23,6 +25,9 @@ class _Format:
 
     form: Form = PLAIN
     columns: Mapping[str, Written] = field(default_factory=dict)
+
+
+_FORMAT = TypeAdapter(_Format)
 
 
 def written_as(home: Home, dataset: str, digest: str, said: Path | None) -> Schema | None:
@@ -73,9 +78,11 @@ def format_from_json(body: Any) -> Schema | None:
     if body is None:
         return None
     try:
-        read = TypeAdapter(_Format).validate_python(body)
+        read = _FORMAT.validate_python(body)
     except ValidationError:
         raise InputError("format: is none that this version of dpserve reads; name a schema with --schema") from None
+    if len({written.dates for written in read.columns.values()}) > MOST_WAYS:
+        raise InputError(f"format: days in more than {MOST_WAYS} ways; write the columns of one file alike")
     for name, written in read.columns.items():
         if problem := written.problem():
             raise InputError(f"format: {name[:80]}: {problem}")

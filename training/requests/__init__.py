@@ -18,15 +18,16 @@ from training.requests.fields import (
     Blocks,
     Delta,
     Epsilon,
+    Figures,
     Grid,
     Key,
     Name,
-    Number,
-    Pair,
+    Pairs,
     Parameters,
     Reference,
     Runs,
     Text,
+    Texts,
 )
 
 MOST_OF_KEY = 1 << 16  # characters of a trust file
@@ -150,11 +151,11 @@ class ProfileRequest(Checked):
         Part | None, Field(description="the rows: holdout, what was kept aside; what learners read, when left out")
     ] = None
     columns: Annotated[
-        tuple[Text, ...],
+        Texts,
         Field(description="these columns alone: fewer are counted more exactly; all when left out"),
         Option("--columns", "this column alone: fewer are counted more exactly; all when left out"),
     ] = ()
-    pairs: Annotated[tuple[Pair, ...], Field(description="two columns each that are counted together as well")] = ()
+    pairs: Annotated[Pairs, Field(description="two columns each that are counted together as well")] = ()
     around: Annotated[
         Text | None,
         Field(description="in place of pairs: each column with this one (auto: the target), and a tree of the others"),
@@ -175,9 +176,9 @@ class ChargeRequest(Checked):
     ] = None
     rho: Annotated[Epsilon | None, Field(description="or rho of zero-concentrated privacy")] = None
     mu: Annotated[Epsilon | None, Field(description="or mu of Gaussian privacy")] = None
-    renyi: Annotated[
-        dict[Text, Number] | None, Field(description="or its Renyi curve: the divergence at each order above 1")
-    ] = None
+    renyi: Annotated[Figures | None, Field(description="or its Renyi curve: the divergence at each order above 1")] = (
+        None
+    )
     statement: Annotated[
         dict[str, Any] | None,
         Field(description="or a document that states it: a signed statement of dpserve, or a history of DP-SGD"),

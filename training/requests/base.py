@@ -110,6 +110,8 @@ def _in_words(error: ValidationError) -> str:
     if kind in ("greater_than_equal", "less_than_equal"):
         bound = f"at least {details['ge']}" if "ge" in details else f"at most {details['le']}"
         return f"{where}={first['input']!r:.80}: must be {bound}"
+    if kind == "too_long":
+        return f"{where}: must have at most {details['max_length']} entries"
     if kind == "string_too_long":
         return f"{where}: must have at most {details['max_length']} characters"
     return f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, Field, PlainValidator, StrictStr, ValidationInfo, WithJsonSchema
+from pydantic import AfterValidator, FailFast, Field, PlainValidator, StrictStr, ValidationInfo, WithJsonSchema
 
 from accountant.ledger.families.windows import BLOCKS_PATTERN, check_words
 from dpserve_verify.errors import InputError
@@ -21,32 +21,35 @@ from dpserve_verify.privacy.budget import (
     check_name,
     exact_decimal,
 )
+from dpserve_verify.privacy.outside import MOST_POINTS
 from models.features.reading import MAX_CHARACTERS
 from training.requests.base import LONGEST_TEXT, Option
 
+MOST_ITEMS = 1 << 14  # of a list of columns: as many as a schema may have
+MOST_PARAMETERS = 200  # of a learner
 MOST_DIGITS, GREATEST = 40, 1e40  # of a number among the parameters of a learner
 Number: TypeAlias = str | int | float | Decimal
 """What a person writes for a decimal; a float stands for its shortest decimal text."""
 
 # Decimals
 
-_PLUS, _SIGNED = r"\+?0*", r"(?![+-]\.)"
+_PLUS, _SIGNED = r"\+?0*(?!0)", r"(?![+-]\.)"  # zeros that lead are taken once: with fewer, nothing is tried
 
 
 def _epsilon_pattern() -> str:
     """Match decimals above 0 and at most 100 that have at most 9 decimals; with an exponent, one digit before the
     point, as programs write them.
     """
-    plain = r"100(?:\.0*)?|[0-9]{1,2}(?:\.[0-9]{0,9}0*)?|\.[0-9]{1,9}0*"
+    plain = r"100(?:\.0*)?|[1-9][0-9]?(?:\.[0-9]{0,9}0*)?|\.[0-9]{1,9}0*"
     powers = {power: rf"[eE]\+?0*{power}" if power > 0 else rf"[eE]-0*{-power}" for power in (*range(-9, 0), 1)}
     powers[0] = "[eE][+-]?0+"
     short = "|".join(rf"[1-9](?:\.[0-9]{{0,{9 + power}}}0*)?{end}" for power, end in sorted(powers.items()))
-    return rf"^{_SIGNED}{_PLUS}(?!0*\.?0*$)(?:{plain}|{short}|1(?:\.0*)?[eE]\+?0*2)$"
+    return rf"^{_SIGNED}{_PLUS}(?!\.?0*$)(?:{plain}|{short}|1(?:\.0*)?[eE]\+?0*2)$"
 
 
 EPSILON_PATTERN = _epsilon_pattern()
 DELTA_PATTERN = (  # 0, and decimals from 1e-30 to below 1
-    rf"^{_SIGNED}(?:[+-]?(?:0+\.?0*|\.0+)(?:[eE][+-]?[0-9]{{1,3}})?"
+    rf"^{_SIGNED}(?:[+-]?(?:0+(?:\.0*)?|\.0+)(?:[eE][+-]?[0-9]{{1,3}})?"
     rf"|{_PLUS}(?:\.0{{0,29}}[1-9][0-9]*|[1-9](?:\.[0-9]*)?[eE]-0*(?:[1-9]|[12][0-9]|30)))$"
 )
 RUNS_PATTERN = r"^(?:(?:[1-9]|[1-5][0-9]|6[0-3])(?:\.[0-9]{1,20})?|64(?:\.0{1,20})?)$"
@@ -109,6 +112,25 @@ Pair = Annotated[
 ]
 
 
+Texts = Annotated[tuple[Text, ...], FailFast(), Field(max_length=MOST_ITEMS)]
+Pairs = Annotated[tuple[Pair, ...], FailFast(), Field(max_length=MOST_ITEMS)]
+
+
+def check_figure(value: Any) -> Any:
+    """Return a number, or the text of one, as it stands; its reader bounds it. InputError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
+        raise InputError("renyi: must be a text or a number at each order")
+    if isinstance(value, str) and len(value) > LONGEST_TEXT:
+        raise InputError(f"renyi: must have at most {LONGEST_TEXT} characters at each order")
+    return value
+
+
+_FIGURE = {"anyOf": [{"type": "string", "maxLength": LONGEST_TEXT}, {"type": "number"}]}
+Figures = Annotated[
+    dict[Text, Annotated[Number, PlainValidator(check_figure), WithJsonSchema(_FIGURE)]], Field(max_length=MOST_POINTS)
+]
+
+
 def check_reference(reference: str, info: ValidationInfo) -> str:
     """Return `adult`, `adult@champion` or `adult@2`; InputError for what names no model and no version."""
     if not matches(REFERENCE_PATTERN, reference):
@@ -164,6 +186,8 @@ def check_parameters(value: Any) -> dict[str, Any]:
     """Return the parameters of a learner, each of ordinary size; else InputError."""
     if not isinstance(value, Mapping):
         raise InputError("parameters: must be an object")
+    if len(value) > MOST_PARAMETERS:
+        raise InputError(f"parameters: must be at most {MOST_PARAMETERS}")
     return {name: check_parameter(f"parameters.{str(name)[:80]}", each) for name, each in value.items()}
 
 
@@ -174,6 +198,8 @@ def check_grid(value: Any) -> dict[str, tuple[Any, ...]]:
     """Return the values to try for each parameter; InputError for what is no list, or too long."""
     if not isinstance(value, Mapping):
         raise InputError("grid: must be an object")
+    if len(value) > MOST_PARAMETERS:
+        raise InputError(f"tuning.grid: must be of at most {MOST_PARAMETERS} parameters")
     for name, values in value.items():
         if not isinstance(values, list | tuple) or len(values) > MOST_VALUES:
             raise InputError(f"tuning.grid.{str(name)[:80]}: must be a list of at most {MOST_VALUES} values")
@@ -201,7 +227,7 @@ VALUE = {"anyOf": [{**_TEXT, "maxLength": LONGEST_VALUE}, *_PLAIN]}
 Parameters = Annotated[
     Mapping[str, Any] | None,
     PlainValidator(check_parameters),
-    WithJsonSchema({"type": "object", "additionalProperties": PARAMETER}),
+    WithJsonSchema({"type": "object", "maxProperties": MOST_PARAMETERS, "additionalProperties": PARAMETER}),
     Field(description="of the learner, by name; its defaults when left out"),
     Option("--set", "a parameter of the learner, key=value"),
 ]
@@ -211,6 +237,7 @@ Grid = Annotated[
     WithJsonSchema(
         {
             "type": "object",
+            "maxProperties": MOST_PARAMETERS,
             "additionalProperties": {"type": "array", "maxItems": MOST_VALUES, "items": VALUE},
         }
     ),

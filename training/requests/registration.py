@@ -13,7 +13,7 @@ from accountant.ledger.families.records import MAX_CONTRIBUTIONS, identity_state
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, exact_decimal
 from training.requests.base import CLOSED, Checked, Option
-from training.requests.fields import Delta, Epsilon, Name, Text
+from training.requests.fields import Delta, Epsilon, Name, Text, Texts
 
 NO_HOLDOUT = "none"  # an answer: nobody is kept aside for evaluations
 QUESTIONS = {  # what holds permanently, so that no door answers it by itself
@@ -48,7 +48,7 @@ class RegistrationRequest(Checked):
         Field(ge=1, le=MAX_CONTRIBUTIONS, description="rows of one person that are used at most"),
     ] = 1
     family: Annotated[
-        tuple[Text, ...],
+        Texts,
         Field(description="datasets of the same people, or their family, whose budget it shares"),
         Option("--family", "a dataset of the same people, or their family"),
     ] = ()
