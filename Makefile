@@ -26,7 +26,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-package dpserve-verify
 
-FULL := --extra train --extra serve --extra client --extra postgres --extra notebook
+FULL := --extra train --extra serve --extra bento --extra sklearn --extra client --extra postgres --extra notebook
 IMAGE := --extra train --extra doors --extra client --extra postgres --extra notebook -c requirements/dev.txt
 
 .PHONY: help install demo demo-local test wheel-test image-test federated-test stores-test clients-test lint lint-deploy format serve bench bench-utility bench-serving wheel docs lock clean
@@ -110,9 +110,9 @@ docs: $(VENV)/dev.stamp ## Build the documentation into site/
 	@echo "open site/index.html"
 
 lock: $(VENV)/dev.stamp ## Pin again what pyproject.toml asks for (ARGS=--upgrade: newest versions)
-	$(LOCK) requirements/build.in $(FULL) --extra bento --extra duckdb --extra stats --extra hsm --extra dask --extra sklearn --extra dev $(ARGS) -o requirements/dev.txt
+	$(LOCK) requirements/build.in $(FULL) --extra duckdb --extra stats --extra hsm --extra dask --extra dev $(ARGS) -o requirements/dev.txt
 	$(LOCK) requirements/build.in $(FULL) -c requirements/dev.txt $(ARGS) -o requirements/run.txt
-	$(LOCK) $(FULL) --extra bento -c requirements/dev.txt $(ARGS) -o serving/requirements.txt
+	$(LOCK) $(FULL) -c requirements/dev.txt $(ARGS) -o serving/requirements.txt
 	$(LOCK) requirements/build.in benchmarks/requirements.in --extra train -c requirements/dev.txt $(ARGS) -o benchmarks/requirements.txt
 	$(subst pyproject.toml ,,$(LOCK)) benchmarks/requirements-diffprivlib.in $(ARGS) -o benchmarks/requirements-diffprivlib.txt
 	$(subst pyproject.toml ,,$(LOCK)) benchmarks/requirements-synthetic.in $(ARGS) -o benchmarks/requirements-synthetic.txt

@@ -104,7 +104,8 @@ def running(
     """The command from its start to ready, and stopped at the end."""
     port = where.pop("port")
     ready = where.pop("ready", "/readyz")
-    own = {"MODEL": str(bench.model), "PORT": str(port), "PYTHONPATH": str(ROOT), "BENTOML_DO_NOT_TRACK": "true"}
+    own = {"MODEL": str(bench.model), "PORT": str(port), "PYTHONPATH": str(ROOT)}
+    own |= {"BENTOML_DO_NOT_TRACK": "true", "ORT_DISABLE_TELEMETRY": "1"}
     start = time.monotonic()
     with (bench.folder / f"{name}.log").open("wb") as log:
         process = subprocess.Popen(

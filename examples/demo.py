@@ -27,8 +27,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-DATA = Path(__file__).parent / "data"
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT / "examples" / "data"
 DPSERVE = [sys.executable, "-m", "serving.cli"]
+BENTOML = [sys.executable, "-m", "bentoml"]
 ROWS = 5
 
 
@@ -58,7 +60,7 @@ def main() -> None:
     token = json.loads(dpserve("token", "create", *scopes, "--name", "demo", "--json"))["token"]
     with server(token) as ask:
         say("The real server answers real rows")
-        predictions(ask)
+        answered = predictions(ask)
         say("Over REST, too, a job beyond the budget is refused")
         asked = {"dataset": "adult", "learner": "lazybb", "epsilon": "5", "idempotency_key": "demo"}
         status, answer = ask("/v1/jobs", asked)
@@ -66,6 +68,9 @@ def main() -> None:
             status, answer = (status, answer) if status != 504 else ask("/v1/jobs", asked)
         print(f"  HTTP {status}: {answer['error']['message']}")
         require(status == 403, "the refusal must be 403")
+    with server(token, "bentoml", "serving.service:DpserveService") as ask:
+        say("Under BentoML, the same service answers the same")
+        require(predictions(ask) == answered, "both servers must say the same")
     say("The auditor checks the ledger")
     dpserve("ledger", "audit", show=True)
     say("... and the certificate, with openssl")
@@ -156,14 +161,17 @@ def not_private(train: Any, test: Any) -> tuple[float, float]:
 
 
 @contextmanager
-def server(token: str) -> Iterator[Any]:
-    """The real server on a free port; yields ask(path, body) -> (status, answer)."""
+def server(token: str, program: str = "dpserve", *what: str) -> Iterator[Any]:
+    """A real server on a free port; yields ask(path, body) -> (status, answer)."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    say(f"Starting the server: dpserve serve --port {port}")
+    command = ["serve", *what, "--port", str(port)]
+    say("Starting the server: " + " ".join([program, *command]))
+    start = {"dpserve": DPSERVE, "bentoml": BENTOML}[program]
+    environment = {**os.environ, "DPSERVE_WORKERS": "1"}
     with Path(os.environ["DPSERVE_HOME"], "logs", "demo-server.log").open("wb") as log:
-        running = subprocess.Popen([*DPSERVE, "serve", "--port", str(port), "--workers", "1"], stdout=log, stderr=log)
+        running = subprocess.Popen([*start, *command], cwd=ROOT, env=environment, stdout=log, stderr=log)
 
     def ask(path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
         request = urllib.request.Request(
@@ -200,7 +208,8 @@ def wait_ready(running: subprocess.Popen[bytes], port: int) -> None:
     require(False, "the server was not ready within 300 s")
 
 
-def predictions(ask: Any) -> None:
+def predictions(ask: Any) -> Any:
+    """Ask for real rows, print them beside the truth, and return what was predicted."""
     import pyarrow.parquet as pq
 
     rows = pq.read_table(DATA / "adult_test.parquet").slice(0, ROWS).to_pylist()
@@ -210,6 +219,7 @@ def predictions(ask: Any) -> None:
     for row, actual, label, chances in zip(rows, truth, answer["predictions"], answer["probabilities"], strict=True):
         who = f"age {row['age']}, {row['education']}, {row['marital_status']}"
         print(f"  {who}: {label} ({max(chances):.2f}); in truth {actual}")
+    return answer["predictions"], answer["probabilities"]
 
 
 def bundle(home: Path) -> Path:

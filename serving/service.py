@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import bentoml
-
+from accountant.system.quiet import import_quietly
 from serving.process.workers.loading import loading
+
+bentoml = import_quietly("bentoml")
 
 with loading():
     from serving.app import make_app
@@ -20,6 +21,7 @@ with loading():
 
 SETTINGS = ServerSettings()
 CLIENT_PAGE = "/schema.json"  # for BentoML's client; BentoML's web page calls addresses outside and is not offered
+
 set_up()
 APP = make_app(worker_beside)
 

@@ -57,7 +57,7 @@ def _fence_environment() -> None:
         folder.mkdir(mode=0o700)
         os.environ[name] = str(folder)
     os.environ["XDG_CONFIG_HOME"] = os.environ[OWN_CONFIG] = str(scratch / "config")
-    os.environ["BENTOML_DO_NOT_TRACK"] = "true"
+    os.environ["BENTOML_DO_NOT_TRACK"], os.environ["ORT_DISABLE_TELEMETRY"] = "true", "1"  # tests load both themselves
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # its threads spin while they wait, and take processors from the others
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of hundreds of processes would compile our rooms anew
     sys.dont_write_bytecode = False  # and each run of the tests would compile them all

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from accountant.system.quiet import REPORTING
 from benchmarks import house
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -246,8 +247,8 @@ local/rounds: dpserve_verify(. certificates formats privacy) accountant(. ledger
     local(reports)
 local/turns: dpserve_verify(. formats system) accountant(. home ledger noise) models(features forms parts)
     local(reports)
-serving: accountant(access) training(learners) serving(http pages pages/parts process process/config process/watch
-    process/workers rest wire)
+serving: accountant(access system) training(learners) serving(http pages pages/parts process process/config
+    process/watch process/workers rest wire)
 serving/cli: dpserve_verify(. audit certificates formats keys log privacy system) accountant(. access audit
     certificates home keys ledger ledger/families log store system) models(answers parts profile store worth)
     training(datasets/drafts jobs learners planning requests) serving(cli/backends cli/backends/home
@@ -472,9 +473,18 @@ def small(path: str, text: str) -> list[str]:
     return [f"{path}:{line}: imports {name}" for line, name in imported(text) if name.partition(".")[0] not in known]
 
 
-RULES: tuple[Rule, ...] = (small, arrows, folder_arrows, reexports, randomness, rows, sizes)
+def quiet(path: str, text: str) -> list[str]:
+    """What reports on its users is imported by `import_quietly` alone; types count as well."""
+    return [f"{path}:{line}: imports {name}" for line, name in imported(text) if within(name, set(REPORTING))]
+
+
+RULES: tuple[Rule, ...] = (quiet, small, arrows, folder_arrows, reexports, randomness, rows, sizes)
 
 BAD = [
+    (quiet, "models/onnx/runtime.py", "def f():\n    import onnxruntime"),
+    (quiet, "serving/service.py", "from bentoml import service"),
+    (quiet, "serving/app.py", 'bentoml = later("bentoml.serving")'),
+    (quiet, "accountant/system/quiet.py", 'import_module("onnxruntime.capi")'),
     (small, "dpserve_verify/log/notes.py", "import numpy as np"),
     (small, "dpserve_verify/log/notes.py", "if TYPE_CHECKING:\n    from sqlalchemy import Connection"),
     (small, "dpserve_verify/log/notes.py", "def f():\n    from accountant.home import Home"),
@@ -519,6 +529,7 @@ BAD = [
     (sizes, "models/store/bundle.py", "async def f():\n" + "    x = 1\n" * MAX_FUNCTION),
 ]
 GOOD = [
+    (quiet, "models/onnx/runtime.py", 'onnxruntime = import_quietly("onnxruntime")'),
     (small, "dpserve_verify/log/notes.py", "import re\nfrom cryptography.exceptions import InvalidSignature"),
     (small, "accountant/privacy/worst_range.py", "import numpy as np"),
     (

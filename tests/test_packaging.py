@@ -265,10 +265,10 @@ def test_locks_agree(python):
     assert run.items() <= cluster.items() <= dev.items()
     assert serve.items() <= dev.items()
     assert run.keys() - serve.keys() == {"setuptools", "wheel"}
-    assert {"bentoml", "uv"} <= serve.keys() - run.keys()
+    assert {"bentoml", "uv", "skl2onnx"} <= run.keys()
 
 
-RUN = ["train", "serve", "doors", "client", "postgres", "notebook"]
+RUN = ["train", "serve", "doors", "bento", "sklearn", "client", "postgres", "notebook"]
 HEAVY = {"scipy", "scikit-learn", "vl-convert-python", "bentoml", "uv", "numba", "pyarrow", "skl2onnx", "opendp"}
 
 
@@ -291,8 +291,8 @@ def more_of(requirement):
     ("lock", "extras"),
     [
         (LOCKS[0], RUN),
-        (LOCKS[1], [*RUN, "bento", "duckdb", "stats", "hsm", "dask", "sklearn", "dev"]),
-        (LOCKS[2], [*RUN, "bento"]),
+        (LOCKS[1], [*RUN, "duckdb", "stats", "hsm", "dask", "dev"]),
+        (LOCKS[2], RUN),
         (LOCKS[3], [*RUN, "dask"]),
     ],
 )

@@ -9,13 +9,14 @@ from itertools import repeat
 from math import isfinite
 from operator import itemgetter
 from reprlib import repr as short
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from onnx import ModelProto, TensorProto
 
 from accountant.errors import RecordError
+from accountant.system.quiet import import_quietly
 from dpserve_verify.errors import InputError, ModelInvalid
 from models.features.features import MISSING_TEXT, CalendarFeature, CategoricalFeature, Feature, RawColumns, encodable
 from models.features.text_numbers import NO_TEXTS, Numbers
@@ -23,9 +24,6 @@ from models.onnx.check import check_graph
 from models.onnx.export import BASE, CLASSES, CONTRIBUTIONS, LABEL, NUMBER, feature_name, input_name
 from models.onnx.texts import numbers_of_texts
 from models.parts.answers import ClassLabel
-
-if TYPE_CHECKING:
-    import onnxruntime
 
 Record = Mapping[str, Any]
 Feed = Mapping[str, NDArray[Any]]
@@ -108,7 +106,7 @@ class OnnxModel:
         return self._base
 
     @cached_property
-    def _accounts(self) -> onnxruntime.InferenceSession:
+    def _accounts(self) -> Any:
         self.base  # noqa: B018 - InputError
         session = _session(self._bytes)
         if CONTRIBUTIONS not in [each.name for each in session.get_outputs()]:
@@ -309,9 +307,8 @@ def _error(index: int, field: str, value: str, problem: str) -> RecordError:
     return RecordError(f"records[{index}].{field}{value}: {problem}", record=index, field=field)
 
 
-def _session(model_bytes: bytes) -> onnxruntime.InferenceSession:
-    import onnxruntime  # loaded with the first model: who makes or lists models runs none
-
+def _session(model_bytes: bytes) -> Any:
+    onnxruntime = import_quietly("onnxruntime")  # with the first model: who makes or lists models runs none
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # workers, not threads, share the cores
     options.inter_op_num_threads = 1

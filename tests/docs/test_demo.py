@@ -48,6 +48,8 @@ def test_the_demo_tells_the_whole_story(tmp_path):
         "would fit",
         "HTTP 403",
         "Signature Verified Successfully",
-        "the server is stopped",
+        "bentoml serve serving.service:DpserveService --port",
+        "the same service answers the same",
     ):
         assert said in done.stdout
+    assert done.stdout.count("the server is stopped") == 2

@@ -21,6 +21,7 @@ README = (ROOT / "README.md").read_text()
 def test_every_command_of_the_readme_runs(tmp_path: Path) -> None:
     folder, script = checkout(tmp_path), "\n".join(blocks("README.md", "sh")).replace("3000", str(free_port()))
     assert script.count("dpserve ") > 12
+    assert "bentoml serve serving.service:DpserveService" in script
     assert '"predictions"' in follow(folder, script)
     assert (folder / "adult.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert (folder / "predictions.parquet").stat().st_size > 10_000

@@ -29,7 +29,9 @@ def checkout(folder: Path) -> Path:
     """A folder that looks like the project after `make install`, so that nothing is written into the real one."""
     (folder / "examples").symlink_to(ROOT / "examples")
     (folder / ".venv" / "bin").mkdir(parents=True)
-    for name, command in (("python", [sys.executable]), ("dpserve", [*warm.python(), "-m", "serving.cli"])):
+    programs = {"python": [], "bentoml": ["-m", "bentoml"]}
+    commands = {name: [sys.executable, *words] for name, words in programs.items()}
+    for name, command in {**commands, "dpserve": [*warm.python(), "-m", "serving.cli"]}.items():
         launcher = folder / ".venv" / "bin" / name
         launcher.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
         launcher.chmod(0o755)
