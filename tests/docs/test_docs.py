@@ -177,6 +177,7 @@ SHOWN_ALONE = {  # pages with commands that no test runs as they stand there, an
     "how-it-works.md": "a map",
     "issuer-key.md": "SoftHSM: tests/accountant/keys/test_signers.py runs it",
     "monitoring.md": "a port below 1024; tests/serving/process have TLS and the token",
+    "nothing-is-sent.md": "a tracer: tests/test_nothing_is_sent.py runs it",
     "postgresql.md": "a PostgreSQL of one's own: tests/accountant/store",
     "predictions.md": "another runtime: tests/models/onnx/test_portable.py",
     "reference/epsilon-program.md": "formulas",
