@@ -27,8 +27,9 @@ from dpserve_verify.privacy.events import Gaussian, PureDp, SimpleEvent
 Integers = NDArray[np.int64]
 SLOPE_UNIT = 12  # binary digits of the unit that a row's slope, and so the sensitivity, is counted in
 DIGITS = 32  # more of them, of noise in the loss
-FINE = 46  # binary digits of a coordinate where slopes are summed
-STEP = 10  # more of them, of a sum of slopes: what a row's slope changes by one fine step is so many parts of it, whole
+FINE = 42  # binary digits of a coordinate where slopes are summed
+STEP = 20  # more of them, of a sum of slopes: what a row's slope changes by one fine step is so many parts of it, whole
+RIDGE = 10  # of the ridge
 RELEASED = 28  # of a coordinate that is released
 NEAR = 10  # the gradient at what counts as a minimum is at most 2^-NEAR long
 STEEPEST = Fraction(1, 4)  # no slope of a row's loss rises faster
@@ -48,9 +49,10 @@ class Objective(Protocol):
         """Sum the slopes of rows by each coordinate of theta, which is in 2^-bits, exactly, in 2^-(bits + STEP)."""
 
     def candidates(self, noise: Integers, ridge: int) -> Iterator[tuple[Sequence[int], int]]:
-        """Yield what may be a minimum and the binary digits that it is in, until one is taken; the last ones are.
+        """Yield what may be a minimum and the binary digits that it is in, until one is taken: whatever the rows and
+        the noise, one of a public number of them is.
 
-        `noise`: of each coordinate, in 2^-(SLOPE_UNIT + DIGITS); `ridge`: in 2^-STEP.
+        `noise`: of each coordinate, in 2^-(SLOPE_UNIT + DIGITS); `ridge`: in 2^-RIDGE.
         """
 
 
@@ -97,8 +99,8 @@ class ObjectivePerturbation:
 
     @property
     def ridge(self) -> int:
-        """Return the ridge in 2^-STEP, rounded up: a row's curvature is at most `curvature` of it."""
-        return -int(-self.blocks * STEEPEST * (1 << STEP) // Fraction(self.curvature))
+        """Return the ridge in 2^-RIDGE, rounded up: a row's curvature is at most `curvature` of it."""
+        return -int(-self.blocks * STEEPEST * (1 << RIDGE) // Fraction(self.curvature))
 
     @property
     def apart(self) -> int:
@@ -109,7 +111,7 @@ class ObjectivePerturbation:
         """
         root = isqrt(self.most - 1) + 1
         left = (1 << FINE + STEP - NEAR) + (root << FINE + STEP - SLOPE_UNIT - DIGITS)
-        return -(-2 * left // (self.ridge << FINE - RELEASED)) + root
+        return -(-2 * left // (self.ridge << FINE - RELEASED + STEP - RIDGE)) + root
 
     def check_scale(self, sensitivity: int) -> float:
         """Return the scale of b in its unit. InputError where 64 bits do not hold such noise."""
@@ -135,8 +137,8 @@ class ObjectivePerturbation:
 def gradient(slopes: Sequence[int], theta: Sequence[int], bits: int, noise: Integers, ridge: int) -> list[int]:
     """Return the gradient of the whole objective, exactly, in 2^-(bits + STEP)."""
     shift = bits + STEP - SLOPE_UNIT - DIGITS
-    parts = zip(map(int, slopes), map(int, theta), map(int, noise), strict=True)
-    return [slope + ridge * at + (drawn << shift) for slope, at, drawn in parts]
+    parts, steep = zip(map(int, slopes), map(int, theta), map(int, noise), strict=True), ridge << STEP - RIDGE
+    return [slope + steep * at + (drawn << shift) for slope, at, drawn in parts]
 
 
 def sample_normals(scale: float, count: int) -> Integers:

@@ -6,13 +6,14 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Relation
 from training.learners.base.checks import check_word
 from training.learners.boosting.defaults import mostly_categories
+from training.learners.ebm.convex import Layout, is_sure
 from training.learners.ebm.defaults import strength
 from training.session.session import Public
 
 EPOCHS, CONVEX, AUTO = "epochs", "convex", "auto"
 CONVEX_FROM = 5_000.0  # strength from which one convex fit is ahead: studies/dpebm/engines.md
 NUMBERS_FROM = 10_000.0  # the same where most features are numbers
-MOST_ROWS = 1 << 34  # whose slopes 64 bits hold the sums of
+MOST_ROWS = 1 << 31  # whose slopes 64 bits hold the sums of
 
 
 def engine_rule(public: Public, balance: float | None) -> str:
@@ -45,4 +46,6 @@ def _lacking(public: Public, balance: float | None) -> str | None:
         return "it is proved for one record of each unit of privacy, and not for several"
     if balance:
         return "it takes no class weights"
-    return "it takes fewer records" if public.most > MOST_ROWS else None
+    widest = Layout.of(public.features, [feature.bins for feature in public.features])
+    fits = public.most <= MOST_ROWS and is_sure(widest.count, widest.most, public.most)
+    return None if fits else "it takes fewer records"

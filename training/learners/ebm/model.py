@@ -9,7 +9,7 @@ from math import log, pi, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.noise.objective import FINE, RELEASED, SLOPE_UNIT, STEP, ObjectivePerturbation
+from accountant.noise.objective import FINE, RELEASED, RIDGE, SLOPE_UNIT, ObjectivePerturbation
 from models.forms.additive import AdditiveEnsemble
 from models.parts.answers import Bends
 from models.parts.pairs import PairTerm, in_rows
@@ -216,14 +216,14 @@ class Model:
         blocks = Blocks.of(self.public.features, layout)
         begin = np.zeros(blocks.width, np.int64)
         begin[: self.public.features[0].bins] = self._constant << FINE - SCORES.bit_length() + 1
-        return ConvexLoss(blocks, layout.count, round(self._clip * (1 << TABLE_UNIT)), begin)
+        return ConvexLoss(blocks, layout.count, round(self._clip * (1 << TABLE_UNIT)), begin, self.public.most)
 
     def minimise(self, loss: ConvexLoss, noise: ObjectivePerturbation, theta: Integers) -> None:
         """Take the features' terms from the noisy minimum of that loss."""
         blocks, most = loss.blocks, loss.sensitivity(self.public.relation)
         terms = np.rint(np.ldexp(blocks.terms(theta), SCORES.bit_length() - 1 - RELEASED))
         terms = np.clip(terms, -self._limit, self._limit).astype(np.int64)
-        deviation, ridge = noise.check_scale(most) * 2.0**-SLOPE_UNIT, noise.ridge * 2.0**-STEP
+        deviation, ridge = noise.check_scale(most) * 2.0**-SLOPE_UNIT, noise.ridge * 2.0**-RIDGE
         curved = self._curvature * np.maximum(np.concatenate(self.counts), 0)
         spread = term_variances(blocks, curved, ridge, deviation)
         for place, (low, count) in enumerate(zip(blocks.places, self.counts, strict=True)):

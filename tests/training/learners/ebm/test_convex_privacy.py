@@ -15,19 +15,19 @@ from scipy.stats import kstest, norm
 
 from accountant.errors import PlanMismatch
 from accountant.noise import objective as objectives
-from accountant.noise.objective import FINE, RELEASED, STEP, ObjectivePerturbation, gradient, sample_normals
+from accountant.noise.objective import FINE, RELEASED, RIDGE, STEP, ObjectivePerturbation, gradient, sample_normals
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature
 from training.jobs.draw_journal import _encode
 from training.learners.ebm import convex
 from training.learners.ebm.convex import Blocks, ConvexLoss, Layout
-from training.rows.partitions.rows import Rows
+from training.rows.partitions.rows import FEW_ROWS, Rows
 from training.session.session import Public, Rehearsal, Session
 
 FEATURES = (BooleanFeature("f"),)
 ORDERS = (1.05, 1.5, 3.0, 8.0, 20.0)
-HALF = 1 << 15  # slopes up to a half
+HALF = 1 << convex.TABLE_UNIT - 1  # slopes up to a half
 PUBLIC = Public(FEATURES, "y", ("no", "yes"), 10, Relation.ADD_REMOVE, Budget.of("1", "0.000001"), False)
 
 
@@ -38,7 +38,7 @@ def rows_of(points: list[tuple[int, int]]) -> Rows:
 
 
 def loss_of(blocks: Blocks, count: int, clip: int = HALF) -> ConvexLoss:
-    return ConvexLoss(blocks, count, clip, np.zeros(blocks.width, np.int64))
+    return ConvexLoss(blocks, count, clip, np.zeros(blocks.width, np.int64), FEW_ROWS)
 
 
 def mechanism_of(query: ConvexLoss, noise: str, curvature: str) -> ObjectivePerturbation:
@@ -58,15 +58,17 @@ def slopes_at(table: np.ndarray, scores: np.ndarray, label: int) -> tuple[np.nda
     """The loss of a row as the query defines it: slope and what it rises by."""
     knots = (np.arange(table.size) - table.size // 2) / convex.KNOTS
     signed = -scores if label else scores
-    slope = np.interp(signed, knots, table) / 2.0**16
+    slope = np.interp(signed, knots, table) / 2.0**convex.TABLE_UNIT
     step = np.clip(np.searchsorted(knots, signed, side="right") - 1, 0, table.size - 2)
-    rise = np.where((signed >= knots[0]) & (signed < knots[-1]), np.diff(table)[step] * convex.KNOTS / 2.0**16, 0.0)
+    rise = np.where(
+        (signed >= knots[0]) & (signed < knots[-1]), np.diff(table)[step] * convex.KNOTS / 2.0**convex.TABLE_UNIT, 0.0
+    )
     return (-slope if label else slope), rise
 
 
 def log_density(points, blocks: Blocks, mechanism, query, grid: list[np.ndarray]) -> np.ndarray:
     """Of the exact minimum: the noise that leads there, and the volume."""
-    table, ridge, scale = convex.slope_table(query.clip), mechanism.ridge / 2**STEP, scale_of(mechanism, query)
+    table, ridge, scale = convex.slope_table(query.clip), mechanism.ridge / 2**RIDGE, scale_of(mechanism, query)
     noise = [ridge * each for each in grid]
     curved = np.zeros((*grid[0].shape, blocks.size, blocks.size)) + ridge * np.eye(blocks.size)
     for code, label in points:
@@ -99,7 +101,7 @@ def worst(noise: str, curvature: str, clip: int = HALF, most: int = 2) -> dict[f
     """Of each order: the largest divergence over its price, over neighbours of few rows of one coordinate."""
     query, found = loss_of(LINE, 1, clip), dict.fromkeys(ORDERS, 0.0)
     mechanism = mechanism_of(query, noise, curvature)
-    width = 14 * scale_of(mechanism, query) * (1 + 20 / float(noise)) / (mechanism.ridge / 2**STEP)
+    width = 14 * scale_of(mechanism, query) * (1 + 20 / float(noise)) / (mechanism.ridge / 2**RIDGE)
     grid = np.linspace(-width, width, 40_001)
     for first, second in product(range(most + 1), repeat=2):
         less = [(0, 0)] * first + [(0, 1)] * second
@@ -132,7 +134,7 @@ def test_no_exact_loss_of_two_coordinates_is_above_its_price():
     blocks = Blocks(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]), np.zeros(1, np.int64), 2, 3)  # 1: both of them
     query = loss_of(blocks, 2)
     mechanism = mechanism_of(query, "1", "0.4")
-    width = 14 * scale_of(mechanism, query) / (mechanism.ridge / 2**STEP)
+    width = 14 * scale_of(mechanism, query) / (mechanism.ridge / 2**RIDGE)
     axis = np.linspace(-width, width, 801)
     grid = list(np.meshgrid(axis, axis, indexing="ij"))
     less = [(0, 0), (2, 1)]
@@ -292,11 +294,11 @@ def test_answers_whose_exact_minima_are_the_same_are_so_near(turns, monkeypatch)
 def test_slopes_are_the_same_by_either_way_and_by_the_definition():
     blocks, points = BOTH.blocks, [(code, label) for code in (0, 1, 2) for label in (0, 1)] * 3
     begin = np.array([1, 1, 1]) << FINE - 2
-    loss = ConvexLoss(blocks, LAYOUT.count, HALF, begin)(rows_of(points))
+    loss = ConvexLoss(blocks, LAYOUT.count, HALF, begin, FEW_ROWS)(rows_of(points))
     theta = [int(each) for each in np.random.default_rng(1).normal(0, 2.0**FINE, blocks.size)]
     theta[1] = 40 << FINE  # beyond the table
-    fast, long = loss.slopes(theta, FINE), loss.slopes([each << 64 for each in theta], FINE + 64)
-    assert [each << 64 for each in fast] == long
+    fast, long = loss.slopes(theta, FINE), loss.slopes([each << convex.LONGER for each in theta], FINE + convex.LONGER)
+    assert [each << convex.LONGER for each in fast] == long
     scores = (blocks.terms(np.array(theta)) + begin) / 2.0**FINE
     terms = [slopes_at(convex.slope_table(HALF), scores[code], label)[0] for code, label in points]
     wanted = sum(terms)
