@@ -37,6 +37,7 @@ PUBLIC_TRAINING = {
     "training.finish.derive",
     "training.jobs.earlier_schedules",
     "training.jobs.job",
+    "training.jobs.measured",
     "training.jobs.queue",
     "training.jobs.schedule",
     "training.kinds.registry",
@@ -176,7 +177,8 @@ training/datasets/growing: dpserve_verify(. system) accountant(. home ledger led
 training/finish: dpserve_verify(. certificates keys privacy system) accountant(. access certificates home ledger
     ledger/families) models(edit forms onnx store) training(rows/schema)
 training/jobs: dpserve_verify(. formats privacy system) accountant(. access home ledger ledger/families system)
-    models(store) training(datasets finish kinds learners measuring/worth planning requests rows/schema session)
+    models(store) training(datasets finish kinds learners measuring/answers measuring/worth planning requests
+    rows/schema session)
 training/kinds: dpserve_verify(. certificates keys privacy system) accountant(. access certificates home ledger
     ledger/families system) models(answers forms profile worth) training(datasets finish learners measuring/answers
     measuring/profile measuring/worth outside planning requests rows/partitions rows/schema session tuning)
@@ -282,7 +284,7 @@ serving/process/config: dpserve_verify(. formats privacy system) accountant(acce
 serving/process/watch: dpserve_verify(. audit certificates log system) accountant(audit home ledger ledger/families)
     models(store worth) serving(process/config wire)
 serving/process/workers: dpserve_verify(.) accountant(home system) training(datasets/drafts) serving(process/config
-    process/watch)
+    process/watch wire)
 serving/rest: dpserve_verify(. certificates formats log privacy) accountant(. access home ledger ledger/families log
     store system) models(edit explain features forms onnx parts store worth) training(datasets datasets/drafts finish
     jobs measuring/answers measuring/profile measuring/worth outside planning replay requests rows/schema)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import ceil, floor, isfinite
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from dpserve_verify.errors import InputError
@@ -23,6 +23,8 @@ from models.features.features import CalendarFeature, CategoricalFeature, Numeri
 from models.profile.columns import Column
 
 MOST_BANDS = 256  # bins of a number by floor
+MOST_CALLS, MOST_BRACKETS = 4, 24  # in one another
+NO_CALLS = {"and", "or", "not", "in", "where", "having", "by", "when", "then", "else", "select", "between", "filter"}
 MOST_CHARACTERS, MOST_GROUPED, MOST_CONDITIONS, MOST_FIGURES = 1000, 8, 64, 32
 FORM = (
     "write: select GROUPS, count(*), count(COLUMN), sum(COLUMN), avg(COLUMN) from DATASET where CONDITION and ... "
@@ -46,12 +48,39 @@ def read_question(text: str, dataset: str, columns: Mapping[str, Column], edges:
     if len(text) > MOST_CHARACTERS:
         raise InputError(f"select: has {len(text)} characters, and may have {MOST_CHARACTERS}")
     try:
-        roots = sqlglot.parse(text)
+        roots = _parse(text)
+        if len(roots) != 1 or not isinstance(roots[0], exp.Select):
+            raise InputError(f"select: must be one select; {FORM}")
+        return _Reader(columns, edges).question(roots[0], dataset)
     except (SqlglotError, RecursionError):
         raise InputError(f"select: is no query that can be read; {FORM}") from None
-    if len(roots) != 1 or not isinstance(roots[0], exp.Select):
-        raise InputError(f"select: must be one select; {FORM}")
-    return _Reader(columns, edges).question(roots[0], dataset)
+
+
+def _parse(text: str) -> list[exp.Expr | None]:
+    check_nesting(text)
+    try:
+        return sqlglot.parse(text)
+    except Exception as error:  # what builds odd functions raises whatever it stumbles over
+        raise SqlglotError(type(error).__name__) from None
+
+
+def check_nesting(text: str) -> None:
+    """Raise InputError where brackets of a query nest so deep that a parser would try them in more ways than it has
+    time for: what stands in calls is tried anew for each. One pass over the tokens. SqlglotError where there are none.
+    """
+    open_brackets: list[bool] = []  # of each, whether it is of a call
+    before = ""
+    for token in sqlglot.tokenize(text):
+        if token.token_type in (TokenType.L_BRACKET, TokenType.L_BRACE):
+            raise InputError(f"select: [ and {{ have no meaning here; {FORM}")
+        if token.token_type is TokenType.L_PAREN:
+            end = before[-1:]
+            open_brackets.append((end.isalnum() or end == "_") and before.lower() not in NO_CALLS)
+            if open_brackets.count(True) > MOST_CALLS or len(open_brackets) > MOST_BRACKETS:
+                raise InputError(f"select: brackets nest too deep; {FORM}")
+        elif token.token_type is TokenType.R_PAREN and open_brackets:
+            open_brackets.pop()
+        before = token.text
 
 
 @dataclass(frozen=True)
@@ -103,11 +132,11 @@ class _Reader:
             quoted = dataset if dataset.isidentifier() else f'"{dataset}"'
             raise InputError(f"select: from: must name the dataset alone, {quoted}")
 
-    def column(self, node: exp.Expression) -> Column:
+    def column(self, node: exp.Expression | None) -> Column:
         """Return the column that a node names; in other letters, where only one has this name."""
-        if not isinstance(node, exp.Column) or node.args.get("db"):
+        if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier) or node.args.get("db"):
             hint = ' in double quotes where its name is no word, like "marital-status"'
-            raise InputError(f"select: {node.sql()[:60]!r}: must be a column of the schema by its name,{hint}")
+            raise InputError(f"select: {shown(node)!r}: must be a column of the schema by its name,{hint}")
         if node.name in self.columns:
             return self.columns[node.name]
         same = [] if node.this.quoted else [n for n in self.columns if n.casefold() == node.name.casefold()]
@@ -138,18 +167,18 @@ class _Reader:
         inner = node.this if isinstance(node, exp.Mul) else node
         divided = inner.this if isinstance(inner, exp.Floor) else None
         width = divided.expression if isinstance(divided, exp.Div) else None
-        same = not isinstance(node, exp.Mul) or (width is not None and node.expression.sql() == width.sql())
+        same = not isinstance(node, exp.Mul) or (width is not None and node.expression == width)
         if not isinstance(divided, exp.Div) or not isinstance(divided.this, exp.Column) or not same:
-            raise InputError(f"select: group by: {node.sql()[:60]!r}: must be a column, or floor(COLUMN / WIDTH)")
+            raise InputError(f"select: group by: {shown(node)!r}: must be a column, or floor(COLUMN / WIDTH)")
         column = self.column(divided.this)
         self._require_number(column, "sum")
         size, (low, high), cells = number_in(None, divided.expression, "group by"), column.ends, self.edges(column)
         if not size > 0 or (high - low) / size > MOST_BANDS:
-            raise InputError(f"select: group by: {node.sql()[:60]!r}: at most {MOST_BANDS} bins, of a width above 0")
+            raise InputError(f"select: group by: {shown(node)!r}: at most {MOST_BANDS} bins, of a width above 0")
         starts = [bin * size for bin in range(floor(low / size) + 1, ceil(high / size))]
         edges = {float(cells[at]) for start in starts if (at := bisect_left(cells, start) - 1) >= 0}
         if not edges:
-            raise InputError(f"select: group by: {node.sql()[:60]!r}: would be one bin, from {low:g} to {high:g}")
+            raise InputError(f"select: group by: {shown(node)!r}: would be one bin, from {low:g} to {high:g}")
         return replace(column, feature=NumericFeature(column.name, tuple(sorted(edges))))
 
     def output(self, node: exp.Expression, alias: str = "") -> Output:
@@ -163,12 +192,12 @@ class _Reader:
         kind = FIGURES.get(type(inner))
         if kind is None:
             hint = "; for quantiles: dpserve profile" if isinstance(inner, exp.Max | exp.Min | exp.Median) else ""
-            raise InputError(f"select: {node.sql()[:60]!r}: must be count(*), or count, sum or avg of a column{hint}")
+            raise InputError(f"select: {shown(node)!r}: must be count(*), or count, sum or avg of a column{hint}")
         is_of_rows = isinstance(inner.this, exp.Star) if kind == "count" else False
         if (is_of_rows or (kind != "avg" and _is_number(inner.this, 1))) and not inner.expressions:
             return self._named("count", None, where, alias)
         if inner.expressions:
-            raise InputError(f"select: {node.sql()[:60]!r}: of one column")
+            raise InputError(f"select: {shown(node)!r}: of one column")
         if isinstance(inner.this, exp.Case | exp.If):
             kind, column, own = self._case(inner.this, kind)
             return self._named(kind, column, (*where, *own), alias)
@@ -193,7 +222,7 @@ class _Reader:
         fits = {"count": to_nothing, "sum": to_zero or to_nothing, "avg": to_zero if is_one else to_nothing}
         if len(branches) != 1 or not fits[kind] or not (is_one or column is not None):
             raise InputError(
-                f"select: {case.sql()[:60]!r}: write sum(case when CONDITION then 1 else 0 end), avg of the same for a "
+                f"select: {shown(case)!r}: write sum(case when CONDITION then 1 else 0 end), avg of the same for a "
                 f"share, or count(*) filter (where CONDITION)"
             )
         if column is not None and kind != "count":
@@ -266,7 +295,7 @@ class _Reader:
             self._require_number(column, "where")
             return self._range(column, inner)
         raise InputError(
-            f"select: where: {node.sql()[:60]!r}: must be COLUMN = VALUE, <>, in (..), <, <=, >, >=, between, is null"
+            f"select: where: {shown(node)!r}: must be COLUMN = VALUE, <>, in (..), <, <=, >, >=, between, is null"
         )
 
     def _values(self, column: Column, literals: Sequence[exp.Expression], negated: bool) -> Condition:
@@ -336,7 +365,7 @@ class _Lookup:
         sign = COMPARED.get(type(node))
         output = None if sign is None else self.outputs.get(self._name(node.this, "having"))
         if sign is None or output is None:
-            raise InputError(f"select: having: {node.sql()[:60]!r}: must be FIGURE <, <=, > or >= a number")
+            raise InputError(f"select: having: {shown(node)!r}: must be FIGURE <, <=, > or >= a number")
         of_date = output.calendar is not None and output.column is not None
         value = number_in(output.column if of_date else None, node.expression, "having")
         text = value_text(output.column, value) if of_date and output.column is not None else f"{value:.7g}"
@@ -363,7 +392,7 @@ class _Lookup:
             for own in self.outputs.values():
                 if (own.kind, own.column, own.where) == (meant.kind, meant.column, meant.where):
                     return own.name
-        raise InputError(f"select: {clause}: {node.sql()[:60]!r}: must be a group, or a figure of the select list")
+        raise InputError(f"select: {clause}: {shown(node)!r}: must be a group, or a figure of the select list")
 
 
 def _behind(
@@ -382,6 +411,16 @@ def _behind(
         if isinstance(node, exp.Column) and node.name in aliases and node.name not in columns
         else node
     )
+
+
+def shown(node: exp.Expression | None) -> str:
+    """Return how a part of a query is written, of 60 characters at most, for a message or to compare."""
+    try:
+        return "" if node is None else node.sql()[:60]
+    except RecursionError:
+        raise
+    except Exception:  # an odd function, of which nothing can be written
+        return type(node).__name__
 
 
 def _joined(node: exp.Expression) -> list[exp.Expression]:
@@ -411,7 +450,7 @@ def _limit(clause: exp.Expression | None) -> int | None:
 
 def number_in(column: Column | None, node: exp.Expression, clause: str = "where") -> float:
     """Read a number; where a column has dates or times, one of these."""
-    place = f"select: {clause}: " + ("" if column is None else f"{column.name}: ") + f"{node.sql()[:60]}: "
+    place = f"select: {clause}: " + ("" if column is None else f"{column.name}: ") + f"{shown(node)}: "
     if column is not None and isinstance(column.feature, CalendarFeature):
         return _moment(column.feature.kind, node, place)
     sign = -1.0 if isinstance(node, exp.Neg) else 1.0
@@ -428,7 +467,7 @@ def _moment(kind: CalendarKind, node: exp.Expression, place: str) -> float:
     """Read a date or a time as ISO 8601 has it, as pandas and SQL write it too: a day with the time 00:00:00, a moment
     with only its day, nine digits of a second.
     """
-    inner = node.this if isinstance(node, exp.Cast) and node.to.sql() in CASTS else node
+    inner = node.this if isinstance(node, exp.Cast) and shown(node.to) in CASTS else node
     like = f"like '{EXAMPLES[kind]}'"
     if not isinstance(inner, exp.Literal) or not inner.is_string:
         raise InputError(f"{place}must be a {kind} in single quotes, {like}")
@@ -451,7 +490,7 @@ def _code(column: Column, node: exp.Expression) -> int:
         if text in feature.values:
             return feature.values.index(text)
         some = ", ".join(feature.values[:20])
-        raise InputError(f"select: where: {column.name}: {node.sql()[:60]}: must be one of its values: {some}")
+        raise InputError(f"select: where: {column.name}: {shown(node)}: must be one of its values: {some}")
     if isinstance(node, exp.Boolean):
         return int(bool(node.this))
-    raise InputError(f"select: where: {column.name}: {node.sql()[:60]}: must be true or false")
+    raise InputError(f"select: where: {column.name}: {shown(node)}: must be true or false")

@@ -179,7 +179,7 @@ async def in_thread(work: Callable[..., T], *arguments: Any, limiter: anyio.Capa
     """
     try:
         with anyio.fail_after(work_time.WORK_SECONDS):
-            call = partial(work, *arguments)
+            call = partial(work_time.OVERDUE.watch, work, *arguments)
             return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=limiter)
     except TimeoutError:
         raise TakesTooLong(f"not done within {work_time.WORK_SECONDS:g} seconds; it may still be done") from None

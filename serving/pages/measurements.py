@@ -74,7 +74,7 @@ async def _price(request: Request, kind: Kind, body: dict[str, Any]) -> dict[str
     try:
         asked = kind.measurement.request.of(body)
         rights = await require_measurable(request, asked)
-        plan = await with_prices(request, kind.measurement.price, state(request).home, asked, rights.principal)
+        plan = await with_prices(request, kind.measurement.price, asked, rights.principal)
         return {"kind": "fits", "plan": plan, "digest": _digest(body), "command": words}
     except BudgetRefused as refused:
         return {"kind": "refused", "message": refused.message, "details": refused.details}

@@ -24,6 +24,7 @@ from serving.process.watch.history import History
 from serving.process.watch.metrics import MISMATCHES
 from serving.process.workers.forks import is_orphan, stop_serving
 from serving.wire.errors import NotReady
+from serving.wire.work_time import OVERDUE
 
 LOG = logging.getLogger("dpserve.serving")
 LOOK_SECONDS = 0.4
@@ -77,7 +78,7 @@ class ServingState:
             self.registry.refresh(self._home, VERIFY_SECONDS, known.trust)
             for dataset in self.registry.datasets:  # predictions ask for them, and are to ask no database
                 known.families(dataset)
-            self._note("", self.behind)
+            self._note("", self.behind or OVERDUE.problem)
             self._seen, self._away = now, False
         except LedgerUnavailable as error:
             if self._rights is None:
@@ -124,7 +125,8 @@ class ServingState:
         """Return why no more requests should be sent here; empty where they may be. A server that was asked to stop
         still answers to the end.
         """
-        return self.problem or self.behind or ("the server was asked to stop" if self.stopping else "")
+        stopping = "the server was asked to stop" if self.stopping else ""
+        return self.problem or self.behind or stopping or OVERDUE.problem
 
     @property
     def behind(self) -> str:

@@ -14,17 +14,18 @@ from starlette.responses import Response
 from accountant.access.grants import ASKING, Access
 from accountant.access.tokens import SCOPES
 from accountant.home import Home
+from dpserve_verify.privacy.budget import check_key
 from models.worth import statements
 from serving.http.rights import NAMED, READS, hide_name, require_model
-from serving.http.routes import Door, access, in_thread, job_number, require_dataset, state
+from serving.http.routes import Door, access, in_thread, job_number, require_dataset, state, with_prices
+from serving.process.prices import run_for_request
 from serving.rest import json_schemas
 from serving.rest.jobs import counting_refusals
 from serving.wire.errors import json_response
-from serving.wire.request_bodies import json_body, known_query
-from training.jobs import job
+from serving.wire.request_bodies import json_body, known_query, query_text
+from training.jobs import measured
 from training.measuring.answers import answers
-from training.measuring.profile import profile, release
-from training.measuring.worth import evaluate
+from training.measuring.profile import release
 from training.planning import job_views
 from training.requests import EvaluationRequest, ProfileRequest, QueryRequest
 from training.requests.base import json_schema
@@ -40,49 +41,54 @@ class Measurement:
     Attributes:
         path: of its doors.
         request: what asks for it.
-        plan: rehearses and prices a request, and spends nothing.
         read: opens a finished job's statement: its envelope, its proof, what it says, verified, and that for programs.
         query: fields of the query of the door that shows it, beside the job.
     """
 
     path: str
     request: Any
-    plan: Callable[[Home, Any, str], Any]
     read: Read
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def reserve(self, home: Home, measurement: Any, by: str) -> Body:
         """Reserve and queue a job; return its JSON. BudgetRefused, which is counted."""
+        plan = partial(run_for_request, measured.plan, measurement, by)
         with counting_refusals(measurement.dataset):
-            reserved = job.submit(home, measurement, by=by, key=measurement.idempotency_key)
+            key = check_key(measurement.idempotency_key)
+            reserved = measured.stated_steps(measurement).reserve(home, plan, by=by, key=key)
         return job_views.job_to_json(home, home.ledger.job(reserved.seq))
 
-    def price(self, home: Home, measurement: Any, by: str) -> Body:
+    def price(self, measurement: Any, by: str) -> Body:
         """Return the plan, which spends nothing; raises as `reserve`."""
         with counting_refusals(measurement.dataset):
-            plan: Body = self.plan(home, measurement, by).to_json()
+            plan: Body = orjson.loads(run_for_request(measured.price, measurement, by))
         return plan
 
     async def submit(self, request: Request) -> Response:
         """Plan and reserve; 202 with the job at once. A worker measures. A known result costs nothing again."""
         measurement = self.request.of(await json_body(request))
         rights = await require_measurable(request, measurement)
-        job_json = await in_thread(self.reserve, state(request).home, measurement, rights.principal)
+        job_json = await with_prices(request, self.reserve, state(request).home, measurement, rights.principal)
         return json_response(job_json, 202, {"Location": f"/v1/jobs/{job_json['job']}"})
 
     async def submit_plan(self, request: Request) -> Response:
         """Price a request; spends nothing."""
         measurement = self.request.of(await json_body(request))
         rights = await require_measurable(request, measurement)
-        return json_response(await in_thread(self.price, state(request).home, measurement, rights.principal))
+        state(request).require_ready()
+        return json_response(await with_prices(request, self.price, measurement, rights.principal))
 
     async def show(self, request: Request) -> Response:
         """Return what a finished job says, and what verifies it. 404 where there is none."""
         known_query(request, *self.query)
-        wanted = {name: request.query_params.get(name) for name in self.query}
-        envelope, proof, _, body = await in_thread(
-            partial(self.read, state(request).home, job_number(request), **wanted)
-        )
+        select = query_text(request, "select")
+        if select is None:
+            envelope, proof, _, body = await in_thread(self.read, state(request).home, job_number(request))
+        else:  # how long it takes to read is the caller's choice
+            state(request).require_ready()
+            answer = measured.answer, job_number(request), select
+            envelope, proof, raw = await with_prices(request, run_for_request, *answer)
+            body = orjson.loads(raw)
         with hide_name(access(request), job_number(request)):
             if "model" in body:
                 await in_thread(require_model, access(request), state(request).registry, SCOPES, body["model"])
@@ -128,11 +134,9 @@ def _reader(open_statement: Callable[..., tuple[bytes, bytes, Any]], to_json: Ca
 
 
 SELECT = {"type": "string", "description": "another query, which follows from what was released"}
-EVALUATION = Measurement(
-    "evaluations", EvaluationRequest, evaluate.plan, _reader(statements.statement_of, statements.worth_to_json)
-)
-ANSWER = Measurement("answers", QueryRequest, answers.plan, answers.answer_of, {"select": SELECT})
-PROFILE = Measurement("profiles", ProfileRequest, profile.plan, _reader(release.profile_of, release.profile_to_json))
+EVALUATION = Measurement("evaluations", EvaluationRequest, _reader(statements.statement_of, statements.worth_to_json))
+ANSWER = Measurement("answers", QueryRequest, answers.answer_of, {"select": SELECT})
+PROFILE = Measurement("profiles", ProfileRequest, _reader(release.profile_of, release.profile_to_json))
 DOORS = (
     *EVALUATION.doors(
         "Measure what a model is worth; it is charged now",

@@ -19,10 +19,49 @@ import anyio
 from dpserve_verify.errors import DpserveError
 from serving.wire.errors import TakesTooLong
 
+MOST_OVERDUE = 4  # threads of a process whose work is over its time: with six, requests of others are late
+LOST_SECONDS = 30.0  # beyond it: twice as long as a database is waited for
 WORK_SECONDS = 4.5  # below the service's own timeout, whose answer has another shape
 T = TypeVar("T")
 
 _END: ContextVar[float] = ContextVar("dpserve.end", default=math.inf)
+
+
+class Overdue:
+    """Counts the threads of this process whose work has had its time and goes on: nothing ends a thread, so each takes
+    a share of this process until its work is done, and requests of others are late for it.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._began = clock, dict[object, float]()
+
+    def watch(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Do work in this thread, and know since when it goes on."""
+        mark = object()
+        self._began[mark] = self._clock()
+        try:
+            return work(*arguments)
+        finally:
+            del self._began[mark]
+
+    def count(self, seconds: float = 0.0) -> int:
+        """Count those that are over their time by more than so many seconds."""
+        end = self._clock() - WORK_SECONDS - seconds
+        return sum(began < end for began in list(self._began.values()))
+
+    @property
+    def problem(self) -> str:
+        """Return why requests are answered too late here; empty where they are not."""
+        late = self.count()
+        return f"{late} threads work on what nobody waits for any more" if late >= MOST_OVERDUE else ""
+
+    @property
+    def is_lost(self) -> bool:
+        """Return whether that has lasted for so long that this process must be replaced."""
+        return self.count(LOST_SECONDS) >= MOST_OVERDUE
+
+
+OVERDUE = Overdue()
 
 
 class Turns:
@@ -87,7 +126,9 @@ async def in_turn(caller: str, work: Callable[..., T], *arguments: Any) -> T:
     except TimeoutError:
         raise TakesTooLong(f"others took {WORK_SECONDS:g} seconds; ask again") from None
     try:  # shielded: the turn ends with the thread
-        result, refusal = await anyio.to_thread.run_sync(partial(_result_or_refusal, work, *arguments), limiter=_THREAD)
+        result, refusal = await anyio.to_thread.run_sync(
+            partial(OVERDUE.watch, _result_or_refusal, work, *arguments), limiter=_THREAD
+        )
     finally:
         _TURNS.release()
     if refusal is None:

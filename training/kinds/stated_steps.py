@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -53,8 +55,13 @@ class StatedSteps(JobSteps):
     @classmethod
     def submit(cls, home: Home, asked: Any, *, by: str, key: str | None, queued: bool, promotes: bool) -> Job:
         """Plan and reserve; the job whose statement answers the same is given instead, for nothing."""
+        return cls.reserve(home, partial(cls.plan, home, asked, by), by=by, key=key, queued=queued)
+
+    @classmethod
+    def reserve(cls, home: Home, plan: Callable[[], Planned], *, by: str, key: str | None, queued: bool = True) -> Job:
+        """Reserve what `plan` works out, here or elsewhere, as `submit`."""
         with span("rehearse"):
-            planned = cls.plan(home, asked, by)
+            planned = plan()
         if planned.known is not None:
             return home.ledger.job(planned.known)
         if not queued:
@@ -65,7 +72,7 @@ class StatedSteps(JobSteps):
             with span("reserve"):
                 return home.ledger.reserve(*job, by=by, key=key, owner=owner, lease=Lease.SECONDS)
         except BudgetRefused:  # somebody was faster between plan and reserve: say what fits now
-            cls.plan(home, asked, by)
+            plan()
             raise
 
     @property

@@ -33,6 +33,7 @@ from serving.process.workers import price_desk
 from serving.process.workers.forks import WORKER_PARENT, command, fork
 from serving.process.workers.loading import loading
 from serving.process.workers.restarted import RESTART_SECONDS, TICK_SECONDS, RestartedProcess
+from serving.wire.work_time import OVERDUE, Overdue
 
 LOG = logging.getLogger("dpserve.launch")
 ROOT = Path(__file__).resolve().parents[3]
@@ -144,7 +145,7 @@ def _serve(listener: socket.socket, listening: Listening, heartbeat: Heartbeat) 
     tls = listening.tls
 
     async def beat() -> None:
-        heartbeat.beat()
+        beat_unless_lost(heartbeat)
 
     config = uvicorn.Config(
         SERVER_APP, factory=True, http=CONNECTION, ws="none", log_config=None, access_log=False, server_header=False,
@@ -153,6 +154,12 @@ def _serve(listener: socket.socket, listening: Listening, heartbeat: Heartbeat) 
         ssl_certfile=None if tls is None else tls.certificate, ssl_keyfile=None if tls is None else tls.key,
     )  # fmt: skip
     uvicorn.Server(config).run(sockets=[listener])
+
+
+def beat_unless_lost(heartbeat: Heartbeat, overdue: Overdue = OVERDUE) -> None:
+    """Beat, unless threads are lost to work that nothing ends: another process then answers in place of this one."""
+    if not overdue.is_lost:
+        heartbeat.beat()
 
 
 def _train(listener: socket.socket, heartbeat: Heartbeat) -> None:

@@ -37,7 +37,9 @@ from serving.process.workers.loading import loading
 LOG = logging.getLogger("dpserve.prices")
 SOCKET = "DPSERVE_PRICES"
 ENGINE = "training.planning.price_engine"
-MODULES = (ENGINE, "training.datasets.drafts.proposal", "models.edit.edit_list")  # whose functions may be asked for
+MODULES = (  # whose functions may be asked for
+    ENGINE, "training.jobs.measured", "training.datasets.drafts.proposal", "models.edit.edit_list",
+)  # fmt: skip
 MAX_OF_CALLER = 8  # requests of one caller, running and waiting
 MAX_REQUESTS = 64  # of all
 MAX_FORKS = max(2, processors() // 2)  # forks; a single caller has one, so a second one is there for the others

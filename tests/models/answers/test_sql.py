@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
+
 import pytest
 
 from dpserve_verify.errors import InputError
-from models.answers.sql import read_question
+from models.answers.sql import MOST_BRACKETS, MOST_CALLS, check_nesting, read_question
 from models.features.features import (
     BooleanFeature,
     CategoricalFeature,
@@ -140,7 +143,7 @@ def test_what_is_done_on_the_noisy_answer_is_read():
         ("select count(*) from adult; select count(*) from adult", "must be one select"),
         ("select count(*) from adult union select count(*) from adult", "must be one select"),
         ("select count(*) from adult where (", "no query that can be read"),
-        (f"select count(*) from adult where {'(' * 400}age > 1{')' * 400}", "no query|is no query|must be"),
+        (f"select count(*) from adult where {'(' * 400}age > 1{')' * 400}", "brackets nest too deep"),
         ("select count(*) from other", "must name the dataset alone, adult"),
         ("select count(*) from a.adult", "must name the dataset alone"),
         ("select count(*) from (select * from adult)", "must name the dataset alone"),
@@ -219,8 +222,50 @@ def test_what_is_done_on_the_noisy_answer_is_read():
         ("select count(*) from adult where age > '1970-01-01'", "must be a number"),
         (f"select count(*) from adult where {' and '.join(['smoker'] * 65)}", "more than 64|may have 1000"),
         (f"select count(*) from adult where income = '{'x' * 1000}'", "may have 1000"),
+        ("select count() from adult", "select: '': must be a column"),
+        ("select floor(age/10), sum.(case when smoker then 1 end) from adult group by 1", "must be"),
+        ("select c.unt(*) filter (where smoker) from adult", "must be"),
+        ("select count(*) from adult where not income . 'west'", "must be a column"),
+        ("select count(*) from adult where j_s_o_n_object(1)", "must be COLUMN"),
+        ("select count(*) from adult where var_map(1)", "no query that can be read"),
+        (f"select count(*) from adult where {'x.' * 460}y", "no query that can be read"),
+        ("select count(*) from adult where a[1]", "have no meaning here"),
+        ("select count(*) from adult where {a}", "have no meaning here"),
     ],
 )
 def test_what_is_no_such_query_is_refused_in_words(text, problem):
     with pytest.raises(InputError, match=problem):
         read(text)
+
+
+@pytest.mark.parametrize("call", ["struct", "count", "double precision", "_f", '"a b"', "row_", "f1", "exists", "if"])
+def test_calls_nest_so_deep_and_no_deeper(call):
+    check_nesting(f"select {f'{call}(' * MOST_CALLS}1{')' * MOST_CALLS} + {call}(1)")
+    with pytest.raises(InputError, match="nest too deep"):
+        check_nesting(f"select {f'{call}(' * (MOST_CALLS + 1)}1{')' * (MOST_CALLS + 1)}")
+
+
+def test_brackets_that_are_no_calls_nest_deeper():
+    figure = "sum(case when (smoker and (income in ('>50K'))) then 1 else 0 end)"
+    assert read(f"select {figure} from adult where {'(' * MOST_BRACKETS}age > 30{')' * MOST_BRACKETS}").outputs
+    with pytest.raises(InputError, match="nest too deep"):
+        read(f"select count(*) from adult where {'(' * (MOST_BRACKETS + 1)}age > 30{')' * (MOST_BRACKETS + 1)}")
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["array[{}]", "struct({})", "double precision({})", "sum({})", "case when {} then 1 end", "not {}", "({})",
+     "a.{}", "interval {}", "cast({} as date)", "array<{}>", "lambda x: {}", "age > {}", "if({})", "(select {})",
+     "/*{}", "-{}"],
+)  # fmt: skip
+@pytest.mark.parametrize("deep", [4, 16, 100])
+def test_no_query_takes_long_to_read(part, deep):
+    nested = "1"
+    for _ in range(deep):
+        if len(nested) < 900:
+            nested = part.format(nested)
+    wide = " + ".join([nested] * (900 // len(nested)))
+    start = time.process_time()
+    with suppress(InputError):
+        read(f"select count(*) from adult where {wide}")
+    assert time.process_time() - start < 0.2

@@ -40,7 +40,10 @@ except RuntimeError as error:
     print(error)
 """
 STILL = """
+from functools import partial
+from serving.process.workers.launch import beat_unless_lost
 from serving.process.workers.restarted import RestartedProcess, TICK_SECONDS
+from serving.wire.work_time import MOST_OVERDUE, Overdue
 begun, began = os.pipe()
 def beats(heartbeat):
     heartbeat.beat()
@@ -50,6 +53,18 @@ def beats(heartbeat):
 def hangs(heartbeat):
     heartbeat.beat()
     time.sleep(60)
+def works(lost, heartbeat):
+    now = [0.0]
+    overdue = Overdue(lambda: now[0])
+    for _ in range(lost):
+        threading.Thread(target=overdue.watch, args=(time.sleep, 60), daemon=True).start()
+    while overdue.count(-1000) < lost:
+        time.sleep(0.01)
+    now[0] = 1000.0
+    heartbeat.beat()
+    for _ in range(1000):
+        beat_unless_lost(heartbeat, overdue)
+        time.sleep(0.05)
 def look(kept, holds):
     end = time.monotonic() + 50
     while not holds() and time.monotonic() < end:
@@ -58,14 +73,16 @@ def look(kept, holds):
             each.look()
     return holds()
 kept = [RestartedProcess(each.__name__, "dpserve-one", each, 2.0) for each in (beats, beats, hangs)]
-well, stopped, hung = kept
+kept += [RestartedProcess("works", "dpserve-one", partial(works, MOST_OVERDUE - at), 2.0) for at in (1, 0)]
+well, stopped, hung, late, lost = kept
 pids = [each.process.pid for each in kept]
 for _ in range(2):
     os.read(begun, 1)
 os.kill(pids[1], signal.SIGSTOP)
-replaced = look(kept, lambda: stopped.process.pid != pids[1] and hung.process.pid != pids[2])
-look(kept, lambda: stopped.process.is_alive() and hung.process.is_alive())
-print(json.dumps([replaced, stopped.process.is_alive(), well.process.pid == pids[0]]))
+replaced = look(kept, lambda: all(kept[at].process.pid != pids[at] for at in (1, 2, 4)))
+look(kept, lambda: all(each.process.is_alive() for each in (stopped, hung, lost)))
+whole = [kept[at].process.pid == pids[at] for at in (0, 3)]
+print(json.dumps([replaced, stopped.process.is_alive(), *whole]))
 for each in kept:
     each.process.kill()
 """
@@ -149,5 +166,5 @@ def test_no_fork_draws_what_another_drew():
 def test_what_stands_still_is_ended_and_started_again():
     """Stopped by a signal, or hung where it beats; what beats is left alone."""
     found = run(STILL, subprocess.PIPE)
-    assert json.loads(found.stdout) == [True, True, True], found.stderr
-    assert found.stderr.count("has stood still for 2 s") >= 2, found.stderr
+    assert json.loads(found.stdout) == [True, True, True, True], found.stderr
+    assert found.stderr.count("has stood still for 2 s") >= 3, found.stderr

@@ -1,0 +1,53 @@
+"""Plans of what is measured, for a server: from the words of a request alone, by a process that opens the home itself
+and may be ended at any time. What a query is, how long it takes to read, and what its price takes, the caller decides.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+from accountant.home import Home
+from training.kinds.registry import steps_for
+from training.kinds.stated_steps import StatedSteps
+from training.measuring.answers.answers import answer_of
+from training.measuring.worth.evaluate import Planned
+
+
+def price(asked: Any, by: str) -> bytes:
+    """Return the plan of a measurement as JSON; it spends nothing. Raises as `StatedSteps.plan`."""
+    with _home() as home:
+        planned: Any = stated_steps(asked).plan(home, asked, by)
+        return json.dumps(planned.to_json()).encode()
+
+
+def plan(asked: Any, by: str) -> Planned:
+    """Return what is reserved for a measurement. Raises as `StatedSteps.plan`."""
+    with _home() as home:
+        planned = stated_steps(asked).plan(home, asked, by)
+    return Planned(planned.request, planned.recipe, planned.dataset, planned.known)
+
+
+def answer(seq: int, select: str) -> tuple[bytes, bytes, bytes]:
+    """Return the envelope and the proof of a finished answer or profile, and as JSON the table of a query that follows
+    from it. Raises as `answer_of`.
+    """
+    with _home() as home:
+        envelope, proof, _, body = answer_of(home, seq, select)
+    return envelope, proof, json.dumps(body).encode()
+
+
+def stated_steps(asked: Any) -> type[StatedSteps]:
+    """Return the steps of the kind of measurement that is asked for."""
+    return cast(type[StatedSteps], steps_for(asked))
+
+
+@contextmanager
+def _home() -> Iterator[Home]:
+    home = Home.open()
+    try:
+        yield home
+    finally:
+        home.ledger.log.database.close()
