@@ -88,6 +88,7 @@ FOR_CAMPAIGNS = {
     "training.rows.schema.schema",
     "training.rows.tables.row_files",
     "training.datasets.datasets",
+    "training.datasets.made_up",
     "training.jobs.draw_journal",
     "training.kinds.contribution_steps",
     "training.kinds.registry",
@@ -175,7 +176,7 @@ training/datasets/drafts: dpserve_verify(. privacy system) accountant(. access h
 training/datasets/growing: dpserve_verify(. system) accountant(. home ledger ledger/families) models(features)
     training(datasets rows/packed rows/schema rows/tables)
 training/finish: dpserve_verify(. certificates keys privacy system) accountant(. access certificates home ledger
-    ledger/families) models(edit forms onnx store) training(rows/schema)
+    ledger/families) models(edit forms onnx store)
 training/jobs: dpserve_verify(. formats privacy system) accountant(. access home ledger ledger/families system)
     models(store) training(datasets finish kinds learners measuring/answers measuring/worth planning requests
     rows/schema session)
@@ -233,8 +234,8 @@ local:
 local/aggregator: dpserve_verify(. formats keys log privacy system) accountant(. keys noise) local(campaign reports
     rounds)
 local/campaign: dpserve_verify(. formats keys log privacy system) accountant(. access home ledger ledger/families log
-    noise system) models(features forms) training(finish jobs kinds measuring/worth requests rows/schema rows/tables)
-    local(forecast reports rounds turns)
+    noise system) models(features forms) training(datasets finish jobs kinds measuring/worth requests rows/schema
+    rows/tables) local(forecast reports rounds turns)
 local/federated: dpserve_verify(. formats system) accountant(. home system) local(campaign institution owner rounds)
 local/forecast: dpserve_verify(. privacy) accountant(noise system) models(features forms worth)
     training(rows/packed rows/partitions session) local(reports rounds turns)

@@ -28,7 +28,7 @@ def record(certificate: Certificate) -> dict[str, Any]:
     name = f"Model {certificate.model}"
     deployment = {
         "basic": _basic(certificate, name, date),
-        "dp_variant": _variant(form),
+        "dp_variant": _variant(certificate),
         "privacy_loss": _loss(certificate),
         "deployment_model": _model(certificate),
         "accounting": {
@@ -77,9 +77,10 @@ def _basic(certificate: Certificate, name: str, date: str) -> dict[str, Any]:
     }
 
 
-def _variant(form: Predicate) -> dict[str, str]:
+def _variant(certificate: Certificate) -> dict[str, str]:
+    form = certificate.form
     return {
-        "variant_name": "Pure DP" if form.claim.variant == "pure" else "Approximate DP",
+        "variant_name": "Approximate DP" if certificate.headline[1] else "Pure DP",
         "data_domain": _domains(form),
         "unprotected_quantities": "\n".join(f"- {entry}" for entry in form.public.unprotected),
     }
@@ -115,14 +116,18 @@ def _loss(certificate: Certificate) -> dict[str, Any]:
         else f"Adjacent datasets have the same size and differ in one {claim.unit.name}, replaced by any other."
     )
     curve = ", ".join(f"{line.epsilon} at order {line.order}" for line in claim.rdp)
+    epsilon, delta = certificate.headline
+    parts = "".join(f"- {part}\n" for part in certificate.parts)
+    parts = f"The sum with what the model was made from:\n{parts}Of the model by itself, " if parts else ""
     return {
         "privacy_unit": f"one {claim.unit.name}",
         "privacy_unit_details": (
             f"{neighbours} Contributions of one unit: at most {claim.unit.contributions} ({claim.unit.bounding})."
         ),
-        "privacy_parameters": {"epsilon": float(certificate.epsilon), "delta": f"{certificate.delta:f}"},
+        "privacy_parameters": {"epsilon": float(epsilon), "delta": f"{delta:f}"},
         "privacy_parameters_details": (
-            f"epsilon is {certificate.epsilon:f}, rounded up, by the bound {claim.bound or 'of its conversion'}; "
+            f"{parts}epsilon is {certificate.epsilon:f}, rounded up, by the bound "
+            f"{claim.bound or 'of its conversion'}; "
             f"pure epsilon {claim.pure or 'infinite'}; Renyi divergence {curve or 'not used'}."
         ),
     }

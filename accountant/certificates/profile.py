@@ -15,12 +15,14 @@ from accountant.certificates.worth import Whole
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import Request
 from dpserve_verify.certificates.predicate import (
+    APART,
     GROWTH,
+    MADE_FROM,
     QUERIES,
-    REFINED,
     TOGETHER,
     WORDS,
     AccountingForm,
+    ApartForm,
     ClaimForm,
     Count,
     Figure,
@@ -30,7 +32,7 @@ from dpserve_verify.certificates.predicate import (
     MechanismForm,
     QueryForm,
     RandomnessForm,
-    RefinedForm,
+    SourceForm,
     SubjectForm,
     Text,
     TogetherForm,
@@ -60,8 +62,9 @@ class TableForm(Form):
     commitment: Hex
     records: Count | None = form_field(about="how many rows there are, where that is public; else null")
     queries: list[QueryForm] | None = QUERIES
-    refined: list[RefinedForm] | None = REFINED
+    made_from: list[SourceForm] | None = MADE_FROM
     together: TogetherForm | None = TOGETHER
+    apart: list[ApartForm] | None = APART
     growth: GrowthForm | None = GROWTH
 
 

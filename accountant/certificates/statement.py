@@ -149,7 +149,7 @@ def _dataset(dataset: Dataset) -> dict[str, Any]:
         **({} if dataset.person is None else {"person": person_to_json(dataset.person)}),
         "growth": {"state": _growth_of(dataset)},
         **queries_of(dataset),
-        **refined_to_json(dataset),
+        **made_from_to_json(dataset),
     }
 
 
@@ -160,13 +160,9 @@ def _growth_of(dataset: Dataset) -> Growth:
     return "person-total-by-default" if dataset.last is None else "each-block"
 
 
-def refined_to_json(dataset: Dataset) -> dict[str, Any]:
-    """Return the profiles that the dataset's schema was refined from; nothing where there are none."""
-    lines = [
-        {"samePeople" if name == "same_people" else name: value for name, value in profile.to_json().items()}
-        for profile in dataset.registration.refined
-    ]
-    return {"refined": lines} if lines else {}
+def made_from_to_json(dataset: Dataset) -> dict[str, Any]:
+    """Return the releases that a job on the dataset was made from; nothing where there are none."""
+    return {"madeFrom": [source.to_json() for source in dataset.made_from]} if dataset.made_from else {}
 
 
 def counted_rows(dataset: Dataset, part: str) -> dict[str, Any]:
@@ -181,7 +177,7 @@ def counted_rows(dataset: Dataset, part: str) -> dict[str, Any]:
         "commitment": registration.commitment,
         "growth": {"state": _growth_of(dataset)},
         **queries_of(dataset),
-        **refined_to_json(dataset),
+        **made_from_to_json(dataset),
     }
 
 

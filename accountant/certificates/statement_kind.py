@@ -20,6 +20,7 @@ from accountant.ledger.families.records import Request
 from accountant.privacy.claims import claim
 from dpserve_verify.certificates import sentences
 from dpserve_verify.certificates.certificate import digest, in_log, recompute
+from dpserve_verify.certificates.headline import headline_of, parts_of
 from dpserve_verify.certificates.predicate import STATEMENT_LIMIT, STATEMENT_TYPE, read_as
 from dpserve_verify.errors import CertificateInvalid
 from dpserve_verify.formats import canonical, forms
@@ -51,6 +52,16 @@ class Stated(Generic[Predicate]):
     epsilon: Decimal
     delta: Decimal
     entry: int
+
+    @property
+    def headline(self) -> tuple[Decimal, Decimal]:
+        """Return what one who has the statement has of one unit, epsilon and delta."""
+        return headline_of(self.form.rows, self.epsilon, self.delta)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Say what the headline is the sum of, as `headline.parts_of`."""
+        return parts_of(self.form.rows, self.epsilon, self.delta)
 
 
 class StatementKind(ABC, Generic[Predicate]):

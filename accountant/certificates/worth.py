@@ -16,12 +16,14 @@ from accountant.certificates.statement_kind import Stated, StatementKind
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import Request
 from dpserve_verify.certificates.predicate import (
+    APART,
     GROWTH,
+    MADE_FROM,
     QUERIES,
-    REFINED,
     TOGETHER,
     WORDS,
     AccountingForm,
+    ApartForm,
     ClaimForm,
     Count,
     Figure,
@@ -32,7 +34,7 @@ from dpserve_verify.certificates.predicate import (
     MechanismForm,
     QueryForm,
     RandomnessForm,
-    RefinedForm,
+    SourceForm,
     SubjectForm,
     Text,
     TogetherForm,
@@ -88,19 +90,20 @@ class RowsForm(Form):
         about="holdout: kept aside, no learner reads it; training: what learners read; all: none is kept aside"
     )
     seen: bool = form_field(
-        about="whether the model, or the bins it reads, were learnt from rows of this part: it looks better then"
+        about="whether the model, or what it was made from, was learnt from rows of this part: it looks better then"
     )
     seen_by_bins: list[Index] | None = form_field(
         default=None,
         key="seenByBins",
-        about="profiles of this part that the model's bins follow from",
+        about="profiles of this part that the model's bins, or its start, follow from",
         limits=Limits(shortest=1),
     )
     commitment: Hex
     schema_digest: Hex = form_field(key="schema", about="sha256 of the public schema file")
     queries: list[QueryForm] | None = QUERIES
-    refined: list[RefinedForm] | None = REFINED
+    made_from: list[SourceForm] | None = MADE_FROM
     together: TogetherForm | None = TOGETHER
+    apart: list[ApartForm] | None = APART
     growth: GrowthForm | None = GROWTH
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, select
 
-from accountant.ledger import evaluations, learner_admissions, model_names, schedules
+from accountant.ledger import evaluations, learner_admissions, made_from, model_names, schedules
 from accountant.ledger.families import block_rows
 from accountant.ledger.families.families import Family
 from accountant.ledger.families.family_rows import after
@@ -177,6 +177,9 @@ def reserve(
     )
     if dataset.window is not None:
         fields["window"] = [*dataset.window]
+    behind = {*request.made_from, *(profile.entry for profile in dataset.registration.refined)}
+    if behind:
+        fields["made_from"] = made_from.close(connection, behind)
     lines = after(dataset.families, costs, whole=writer.tree.size if takes_total else None)
     seq = writer.append("reserved", **fields, after=block_rows.merge_equal_blocks(dataset.families, lines))
     block_rows.put(connection, dataset.families, lines)

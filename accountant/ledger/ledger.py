@@ -40,6 +40,7 @@ from accountant.ledger.families.records import (
 from accountant.ledger.families.refusal import outgrown_refusal
 from accountant.ledger.families.windows import Window
 from accountant.ledger.job_rows import find_job, job_of, read_job, require_state
+from accountant.ledger.made_from import with_sources
 from accountant.ledger.person_totals import change_person_total
 from accountant.ledger.schedules import Period
 from accountant.ledger.wide_jobs import require_charged_blocks
@@ -124,11 +125,13 @@ class Ledger:
             return block_rows.load(connection, name, analyst, part, blocks=blocks, rows=rows)
 
     def dataset_of(self, seq: int, analyst: str | None = None) -> Dataset:
-        """Load the dataset of a job by the accounts that it is charged to, under the quotas of an `analyst`.
-        UnknownName where there is no such job.
+        """Load the dataset of a job by the accounts that it is charged to, under the quotas of an `analyst`, and with
+        what the job was made from. UnknownName where there is no such job.
         """
         with self.log.database.reading() as connection:
-            dataset = block_rows.load_charged(connection, self.reservation(seq), analyst)
+            entry = self.reservation(seq)
+            dataset = block_rows.load_charged(connection, entry, analyst)
+            dataset = with_sources(connection, dataset, entry.value, self.log.origin)
             return block_rows.with_queries(connection, dataset)
 
     def datasets(self, analyst: str | None = None) -> list[Dataset]:

@@ -8,7 +8,7 @@ No quota bounds it: a quota limits what an analyst asks of this ledger, and this
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal
@@ -27,6 +27,7 @@ from dpserve_verify.formats.canonical import decimal_string, parse_decimal
 from dpserve_verify.log.entry import Entry
 from dpserve_verify.privacy.budget import percent_words, short_delta, used_words
 from dpserve_verify.privacy.filter import Price, price_to_json
+from dpserve_verify.privacy.made_from import Name
 from dpserve_verify.privacy.outside import RENYI, Curve
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ ROW, PERSON = "record", "person"
 _DIGEST = re.compile("[0-9a-f]{64}", re.ASCII)
 _STEPS = 40  # of the search for what would fit
 _NEWEST = 50  # charges that a description lists
-_SHOWN = ("time", "by", "mechanism", "curve", "unit", "contributions", "blocks", "document", "price", "delta")
+_SHOWN = (
+    *("time", "by", "mechanism", "curve", "unit", "contributions", "blocks", "document", "releases", "price", "delta"),
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Outside:
             dataset a person.
         another: whether it is another release than one charged before, of which the same is said.
         blocks: of a dataset that has grown, which it may have read, in words; also some whose rows are gone by now.
+        releases: of another ledger, what is charged: the release itself first, then what it was made from.
     """
 
     curve: Curve
@@ -63,6 +67,7 @@ class Outside:
     contributions: int | None = None
     another: bool = False
     blocks: str | None = None
+    releases: tuple[Name, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.mechanism.strip() or not self.mechanism.isprintable() or len(self.mechanism) > LONGEST_NAME:
@@ -72,12 +77,9 @@ class Outside:
         if self.unit not in (ROW, PERSON):
             raise InputError(f"unit={self.unit!r:.40}: must be {ROW} or {PERSON}")
 
-    def same(self, dataset: str) -> tuple[Any, ...]:
-        """Return what two charges have in common that may be one release: the document, else mechanism and curve."""
-        return key_of({"dataset": dataset, **self.fields()})
-
     def fields(self) -> dict[str, Any]:
         """Return what its entry states of it."""
+        releases = [{"ledger": ledger, "reservation": job} for ledger, job in self.releases]
         optional = {"document": self.document, "contributions": self.contributions, "blocks": self.blocks}
         return {
             "curve": self.curve.to_json(),
@@ -86,14 +88,23 @@ class Outside:
             "reason": self.why.reason,
             "by": self.why.by,
             **{name: value for name, value in optional.items() if value is not None},
+            **({"releases": releases} if releases else {}),
         }
 
 
-def key_of(entry: dict[str, Any]) -> tuple[Any, ...]:
-    """Return by what a charge is known again, from its entry."""
-    if "document" in entry:
-        return entry["dataset"], entry["document"]
-    return entry["dataset"], entry["mechanism"], str(entry["curve"])
+def keys_of(entry: Mapping[str, Any]) -> set[tuple[Any, ...]]:
+    """Return by what a charge is known again, from its entry: the document, else mechanism and curve; and each release
+    that it is for, whatever statement of it was given.
+    """
+    told = (entry["document"],) if "document" in entry else (entry["mechanism"], str(entry["curve"]))
+    releases = {(line["ledger"], line["reservation"]) for line in entry.get("releases", ())}
+    return {(entry["dataset"], *key) for key in ({told} | releases)}
+
+
+def charged_releases(ledger: Ledger, name: str) -> set[Name]:
+    """Return the releases of other ledgers that were charged to a dataset, by themselves or within others."""
+    charged = (entry.value for entry in charged_entries(ledger) if entry.value["dataset"] == name)
+    return {(line["ledger"], line["reservation"]) for value in charged for line in value.get("releases", ())}
 
 
 def charged_entries(ledger: Ledger) -> tuple[Entry, ...]:
@@ -154,7 +165,8 @@ def _charge(writer: Writer, name: str, outside: Outside) -> int:
     parts = list(_parts(writer, name, outside))
     dataset = parts[0]
     curve = _of_unit(dataset, outside)
-    before = [entry for entry in writer.signed.rare().charged if key_of(entry.value) == outside.same(name)]
+    same = keys_of({"dataset": name, **outside.fields()})
+    before = [entry for entry in writer.signed.rare().charged if not same.isdisjoint(keys_of(entry.value))]
     if before and not outside.another:
         raise NameTaken(
             f"dataset={name}: this release was charged before, as entry {before[0].seq}; where it is another one, say "

@@ -5,13 +5,14 @@ holds. One that was revoked is settled: nobody accepts it, and what is wrong wit
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 from dpserve_verify.audit.judge import Account
 from dpserve_verify.audit.replay import Replay
+from dpserve_verify.audit.replay_made_from import BINDS
 from dpserve_verify.audit.tree_of_entries import Findings, Head
 from dpserve_verify.certificates.certificate import LAST_DIGITS, Certificate, verify
 from dpserve_verify.certificates.predicate import DatasetForm, FamilyForm, PersonForm
@@ -20,6 +21,7 @@ from dpserve_verify.formats.canonical import decimal_string, parse_decimal
 from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.log.proofs import parse_proof
 from dpserve_verify.privacy.budget import from_nano
+from dpserve_verify.privacy.made_from import MODEL, PROFILE, SCHEMA, START, Source, merge_events
 
 Accounts = list[tuple[Account, ...]]
 Bundle = tuple[str, bytes, bytes, bytes]
@@ -40,7 +42,7 @@ class Models:
         self._ancestors: dict[int, list[tuple[str, str]]] = {}
         self._found: dict[int, Certificate] = {}
         self._stood: dict[int, Accounts] = {}
-        self._refined: dict[str, list[dict[str, Any]]] = {}
+        self._sources = NamedSources()
 
     def take(self, bundles: Iterable[Bundle]) -> list[Head]:
         """Verify each bundle; the tree heads that their proofs bring along."""
@@ -58,6 +60,7 @@ class Models:
                 continue
             self._waiting.setdefault(certificate.reservation, []).append((name, certificate))
             self._found[certificate.issued] = certificate
+            self._sources.take(name, certificate)
             for ancestor in certificate.ancestors:
                 self._ancestors.setdefault(ancestor.entry, []).append((name, ancestor.statement))
             heads.append(Head(certificate.checkpoint_size, 1, certificate.root, f"the proof of model {name}"))
@@ -68,8 +71,8 @@ class Models:
         came from it.
         """
         self._check_accounts(value, replay)
-        if value.get("type") in ("dataset-registered", "dataset-joined"):
-            self._refined[value["dataset"]] = value.get("refined", [])
+        for name in self._sources.wrong(seq, value, replay):
+            self._findings.add(None, f"model {name}: its certificate says of a release what entry {seq} does not")
         for name, statement in self._ancestors.get(seq, ()):
             if value.get("statement") != statement:
                 self._findings.add(None, f"model {name}: supersedes another statement than that of entry {seq}")
@@ -89,11 +92,8 @@ class Models:
             trusted = "two-aggregators:" if rows.shared else kept
             if not predicate["claim"]["trustModel"].startswith(trusted):
                 self._findings.add(None, f"model {name}: its certificate's trust model is not that of entry {seq}")
-            profiles: list[dict[str, Any]] = predicate["dataset"].get("refined", [])
-            lines = [{_ENTRY_KEYS.get(key, key): claimed for key, claimed in line.items()} for line in profiles]
-            entered = self._refined.get(value["dataset"]) or lines  # entries of before name none
-            if "words" in predicate and not (lines == entered and replay.profiles.are(lines, rows.families)):
-                self._findings.add(None, f"model {name}: its certificate names other profiles than its dataset's entry")
+            if not self._sources.are_of(seq, certificate, value, replay):
+                self._findings.add(None, f"model {name}: its certificate names other releases than entry {seq}")
             if predicate["public"].get("target") != value.get("target"):
                 self._findings.add(None, f"model {name}: its certificate names another target than entry {seq}")
 
@@ -195,9 +195,6 @@ class Models:
                     self._check_base(name, certificate)
 
 
-_ENTRY_KEYS = {"samePeople": "same_people"}
-
-
 def _same_promise(derived: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
     """Return whether two predicates differ only in what an edit may change: the numbers, and the words about the
     edit.
@@ -235,4 +232,62 @@ def _sums_agree(stated: FamilyForm | DatasetForm | PersonForm, account: Account,
     return all(
         stated_figure is not None and abs(parse_decimal(stated_figure) - computed) <= LAST_DIGITS
         for stated_figure, computed in figures
+    )
+
+
+class NamedSources:
+    """Every release that certificates at hand name, by its job and by the entry that binds its statement."""
+
+    def __init__(self) -> None:
+        self._of_job: dict[int, list[tuple[str, Source]]] = {}
+        self._of_entry: dict[int, list[tuple[str, Source]]] = {}
+
+    def take(self, name: str, certificate: Certificate) -> None:
+        """Note what a model's certificate names."""
+        for source in sources_of(certificate):
+            self._of_job.setdefault(source.reservation, []).append((name, source))
+            self._of_entry.setdefault(source.entry, []).append((name, source))
+
+    def wrong(self, seq: int, value: Mapping[str, Any], replay: Replay) -> Iterator[str]:
+        """Yield the models whose certificates say of the release that entry `seq` reserved, or whose statement it
+        binds, what is not so.
+        """
+        for name, source in self._of_job.get(seq, ()):
+            if value.get("type") != "reserved" or not _is_priced(source, value, replay):
+                yield name
+        for name, source in self._of_entry.get(seq, ()):
+            kind = PROFILE if value.get("type") == "profiled" else MODEL
+            bound = value.get("reservation"), value.get("statement"), kind
+            stated = source.reservation, source.statement, source.kind
+            if value.get("type") not in BINDS or bound != stated:
+                yield name
+
+    def are_of(self, seq: int, certificate: Certificate, value: Mapping[str, Any], replay: Replay) -> bool:
+        """Return whether a certificate names the releases that its job's entry, `seq`, names, and says rightly through
+        what each came and whether it is of the same people.
+        """
+        sources = sources_of(certificate)
+        schema, own = replay.behind.schema_of(value["dataset"]), set(replay.books.datasets[value["dataset"]].families)
+        return [source.entry for source in sources] == value.get("made_from", []) and all(
+            source.ledger == replay.trust.origin
+            and source.through == (SCHEMA if source.reservation in schema else START)
+            and source.same_people == (not own.isdisjoint(source.families))
+            for source in sources
+        )
+
+
+def sources_of(certificate: Certificate) -> list[Source]:
+    """Return the releases that a certificate names."""
+    return [Source.from_json(line.to_json()) for line in certificate.form.dataset.made_from or ()]
+
+
+def _is_priced(source: Source, value: Mapping[str, Any], replay: Replay) -> bool:
+    """Return whether a release is that of a `reserved` entry: of these rows, at this price."""
+    counted = replay.books.datasets[value["dataset"]]
+    part = value.get("part") or ("training" if counted.held else "all")
+    claim = tuple(parse_decimal(value["claim"][name]) for name in ("epsilon", "delta"))
+    return (
+        (source.dataset, source.part, (source.epsilon, source.delta)) == (value["dataset"], part, claim)
+        and [*source.families] == [*counted.families]
+        and source.events == merge_events(value["plan"])
     )

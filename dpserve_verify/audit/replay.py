@@ -21,9 +21,9 @@ from dpserve_verify.audit.replay_charges import Charges
 from dpserve_verify.audit.replay_keys import KeyRing, require_reasons
 from dpserve_verify.audit.replay_kinds import KEYS, OF_DATASET, OPTIONAL, JobKind, read_kind
 from dpserve_verify.audit.replay_learners import ADMITTED, REMOVED, Learners
+from dpserve_verify.audit.replay_made_from import Behind, Profiles
 from dpserve_verify.audit.replay_names import Names, judge_labels
 from dpserve_verify.audit.replay_person import person_total
-from dpserve_verify.audit.replay_refined import Profiles
 from dpserve_verify.audit.replay_repair import Repairs, WideJob, wide_window
 from dpserve_verify.audit.replay_schedules import Schedules
 from dpserve_verify.errors import DpserveError, LedgerInvalid
@@ -34,8 +34,7 @@ from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.privacy.budget import check_name
 from dpserve_verify.privacy.soundness import Figures, judge_job, require
 
-FORMAT = "dpserve-ledger/v1"
-MOST_RESUMED = 5
+FORMAT, MOST_RESUMED = "dpserve-ledger/v1", 5
 ASKED_BESIDE = ("target", "promote", "part", "blocks")  # what a request may say beside its kind
 IDS_SAID = ("distinct-ids", "one-person")
 DOORS = ("append", "evaluate", "register")  # where files are compared with registered datasets
@@ -69,9 +68,9 @@ class JobState:
 
 @dataclass
 class Replay:
-    """Reads entries in order and keeps what follows from them. `trust` is pinned by who reads. `issued`: every entry
-    that certifies a model; `derived`: of those of edited models, the entry of the base; `models`: what each is called,
-    and the digest of its file; `worths`: of each `evaluated` entry, the entry that certifies what was measured."""
+    """Reads entries in order and keeps what follows. `trust` is pinned by who reads. `issued`: entries that certify a
+    model; `derived`: of those of edited ones, the entry of the base; `models`: what each is called, and its digest;
+    `worths`: of each `evaluated` entry, the entry that certifies what was measured."""
 
     trust: PublicKeys
     books: Books = field(default_factory=Books)
@@ -88,6 +87,7 @@ class Replay:
     learners: Learners = field(default_factory=Learners)
     repairs: Repairs = field(default_factory=Repairs)
     profiles: Profiles = field(default_factory=Profiles)
+    behind: Behind = field(default_factory=Behind)
     schedules: Schedules = field(default_factory=Schedules)
     keys: KeyRing = field(init=False)
     _keys: set[tuple[str, str]] = field(default_factory=set)
@@ -111,6 +111,7 @@ class Replay:
             if kind in ("reserved", "schedule-added", "dataset-appended"):
                 self.archive.require_open(value)
             self._READERS[kind][1](self, seq, value)
+            self.behind.note(seq, value)
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise LedgerInvalid(f"entry {seq}: not of its type's form ({error!r:.200})", entry=seq) from error
         except DpserveError as error:
@@ -156,6 +157,7 @@ class Replay:
         require(not asks_owners, f"job: {kind.value}, and the rows of this dataset stay with their owners")
         self.campaigns.judge_reserved(seq, value, dataset)
         self.learners.judge_reserved(seq, value)
+        self.behind.judge(seq, value)
         require(value.get("promote", True) is True, "promote: must be true where it stands")
         self.schedules.judge_reserved(seq, value, self.access, self.books)
         costs = self.books.split(dataset, cost)
@@ -486,7 +488,7 @@ class Replay:
         ),
         "learner-admitted": (ADMITTED, lambda self, *at: self.learners.judge_admitted(*at, self.books.datasets)),
         "learner-removed": (REMOVED, lambda self, _, value: self.learners.judge_removed(value)),
-        "charged": (CHARGED, lambda self, _, value: self.charges.judge(self.books, value)),
+        "charged": (CHARGED, lambda self, _, value: self.charges.judge(self.books, value, self.trust.origin)),
         "dataset-withdrawn": ("dataset registered reason by", lambda self, _, value: judge_withdrawn(self, value)),
         "revoked": ("issued reason by", lambda self, seq, value: self.keys.judge_revoked(seq, value, self.issued)),
         **{

@@ -16,6 +16,7 @@ from dpserve_verify.audit.replay_keys import require_reasons
 from dpserve_verify.formats.canonical import parse_decimal
 from dpserve_verify.privacy.budget import NANO, from_nano
 from dpserve_verify.privacy.events import PureDp
+from dpserve_verify.privacy.made_from import MOST
 from dpserve_verify.privacy.outside import KINDS, NO_BOUND, Curve
 from dpserve_verify.privacy.second_opinion import renyi
 from dpserve_verify.privacy.soundness import FLOAT, read_figures, require
@@ -34,9 +35,9 @@ class Charges:
         """Return whether something was charged on the dataset that the entry `seq` registered."""
         return any(key[0] == seq for key in self.known)
 
-    def judge(self, books: Books, value: Value) -> None:
+    def judge(self, books: Books, value: Value, ledger: str) -> None:
         """Judge a `charged` entry: it charges every account of its blocks, of both parts, at least what its curve comes
-        to, within each total, and says so where the same was charged before.
+        to, within each total, and says so where the same was charged before. `ledger`: the origin of the log itself.
         """
         require_reasons(value)
         name, mechanism = value["dataset"], value["mechanism"]
@@ -60,10 +61,11 @@ class Charges:
                 family.require_open()
         books.judge_after(value, [account for part in parts for account in part.families], None, window)
         known_by = value["document"] if "document" in value else (mechanism, str(value["curve"]))
-        came_before = (dataset.seq, known_by) in self.known
+        keys = {(dataset.seq, known_by), *((dataset.seq, *release) for release in _releases(value, ledger))}
+        came_before = not keys.isdisjoint(self.known)
         before = "charged before" if came_before else "not charged before"
         require(value.get("another", False) is came_before, f"another: the same was {before}")
-        self.known.add((dataset.seq, known_by))
+        self.known |= keys
 
     def _judge_delta(self, books: Books, dataset: DatasetState, value: Value) -> None:
         """Judge the delta of a charge: what is set apart of each total pays for all of them, in whichever blocks."""
@@ -81,6 +83,22 @@ class Charges:
         spent = max(self.deltas[family] for family in families)
         apart = min(account.budget.outside for account in books.of(dataset))
         require(spent <= apart, f"delta: of {apart:f} set apart for releases made elsewhere, {spent:f} is spent")
+
+
+def _releases(value: Value, ledger: str) -> list[tuple[str, int]]:
+    """Return the releases of other ledgers that a charge is for. LedgerInvalid where they are not in their form."""
+    lines = value.get("releases", [])
+    require(isinstance(lines, list) and len(lines) <= MOST + 1, f"releases: must be at most {MOST + 1}")
+    require(("releases" in value) == bool(lines) and (not lines or "document" in value), "releases: are of a document")
+    found = []
+    for line in lines:
+        require(isinstance(line, dict) and line.keys() == {"ledger", "reservation"}, "releases: each is ledger and job")
+        at, job = line["ledger"], line["reservation"]
+        require(isinstance(at, str) and at != ledger, "releases: each is of another ledger")
+        require(type(job) is int and job >= 0, "releases: each has the index of its `reserved` entry")
+        found.append((at, job))
+    require(len(set(found)) == len(found), "releases: names one twice")
+    return found
 
 
 def _least(value: Value, protects: str, orders: tuple[Decimal, ...]) -> tuple[float, list[float]]:

@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import Any
 
 from dpserve_verify.certificates import sentences
+from dpserve_verify.certificates.headline import headline_of, parts_of
 from dpserve_verify.certificates.policy import Policy
 from dpserve_verify.certificates.predicate import (
     AncestorForm,
@@ -29,13 +30,13 @@ from dpserve_verify.certificates.predicate import (
 )
 from dpserve_verify.certificates.vouched import taken_at_word
 from dpserve_verify.errors import CertificateInvalid, CertificateRevoked, InputError, LedgerInvalid
-from dpserve_verify.formats.canonical import parse_decimal
+from dpserve_verify.formats.canonical import decimal_string, parse_decimal
 from dpserve_verify.keys import dsse
 from dpserve_verify.keys.trust import PublicKeys, fingerprint
 from dpserve_verify.log import notes, proofs
 from dpserve_verify.log.entry import read_entry
 from dpserve_verify.privacy import soundness
-from dpserve_verify.privacy.budget import Budget, nano
+from dpserve_verify.privacy.budget import Budget, nano, short_delta
 from dpserve_verify.privacy.declared import declared_of
 from dpserve_verify.privacy.events import Plan, plan_from_json
 
@@ -110,6 +111,44 @@ class Certificate:
         return sentences.facts_of(self.statement["predicate"]).word
 
     @property
+    def headline(self) -> tuple[Decimal, Decimal]:
+        """Return what one who has the model has of one unit, epsilon and delta: the claim, and with it what the model
+        was made from, where that is of the same people. Whoever states one price states this.
+        """
+        return headline_of(self.form.dataset, self.epsilon, self.delta)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Say what the headline is the sum of, as `headline.parts_of`."""
+        return parts_of(self.form.dataset, self.epsilon, self.delta)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the promise in the keys that programs rely on, decimals as texts: `epsilon` and `delta` are the
+        headline, and `alone` what the model adds to what it was made from.
+        """
+        epsilon, delta = map(decimal_string, self.headline)
+        alone = {"epsilon": decimal_string(self.epsilon), "delta": decimal_string(self.delta)}
+        return {
+            "model": self.model,
+            "epsilon": epsilon,
+            "delta": delta,
+            "relation": self.relation,
+            "reservation": self.reservation,
+            "issued": self.issued,
+            **({"vouched": self.word} if self.word else {}),
+            **({"alone": alone, "parts": list(self.parts)} if self.parts else {}),
+        }
+
+    @property
+    def line(self) -> str:
+        """State the promise in one line."""
+        epsilon, delta = self.headline
+        unit, word = self.claim["unit"]["name"], f"; {self.word}" if self.word else ""
+        with_sources = ", with what it was made from" if self.parts else ""
+        promise = f"({epsilon:f}, {short_delta(delta)})-differential privacy{with_sources}"
+        return f"{promise}, {self.relation}, unit: {unit}{word}"
+
+    @property
     def claim(self) -> Mapping[str, Any]:
         """Return what is promised, as the statement has it: decimals as texts."""
         claim: Mapping[str, Any] = self.statement["predicate"]["claim"]
@@ -117,9 +156,7 @@ class Certificate:
 
 
 def verify(envelope: bytes, proof: str, model: bytes, trust: PublicKeys, policy: Policy = ANY) -> Certificate:
-    """Verify all that needs no graph of the model, step by step.
-
-    Whoever runs the model has to check its graph, and that the bundle's other files are those that are named.
+    """Verify all that needs no graph of the model; who runs it checks that, and that other files are those named.
 
     Args:
         envelope: the DSSE envelope over the statement.
@@ -149,7 +186,8 @@ def verify(envelope: bytes, proof: str, model: bytes, trust: PublicKeys, policy:
     epsilon, delta = recompute(predicate.claim, predicate.mechanisms)
     sentences.check(body["predicate"])
     # (5) The verifier's own policy admits the claim.
-    policy.check_claim(epsilon, delta, predicate.claim.relation, taken_at_word(predicate.not_covered))
+    headline, word = headline_of(predicate.dataset, epsilon, delta), taken_at_word(predicate.not_covered)
+    policy.check_claim(*headline, predicate.claim.relation, word)
     # (6) The checkpoint is signed by the log's key of its size, and its tree holds an entry that binds all of it.
     checkpoint, entry = in_log(
         parsed, _binding(parsed.index, statement, payload), predicate.ledger.origin, trust, "certificate"

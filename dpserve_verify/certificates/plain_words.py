@@ -58,7 +58,7 @@ def plain(certificate: Certificate, since: Sequence[str] = ()) -> Page:
         *([Section("What it signs, and its own plan contradicts", contradictions)] if contradictions else []),
         _promise(certificate),
         _spent(certificate),
-        *_schema_section(certificate),
+        *_sources_section(certificate),
         *_edits_section(certificate),
         Section("What is not promised", items=(*NOT_PROMISED, *map(_sentence, certificate.form.not_covered))),
         _checks_section(certificate),
@@ -171,31 +171,22 @@ def _growth(certificate: Certificate) -> str:
     return f"The model was learnt from {which} of {blocks.of}. {_sentence(GROWTH[state or 'each-block'])}"
 
 
-def _schema_section(certificate: Certificate) -> tuple[Section, ...]:
-    """Return the section of a model whose schema was refined from profiles of rows."""
-    dataset = certificate.form.dataset
-    if not dataset.refined:
+def _sources_section(certificate: Certificate) -> tuple[Section, ...]:
+    """Return the section of a model that was made from other releases."""
+    if not certificate.parts:
         return ()
-    items = tuple(
-        f"The profile of entry {profile.entry}, of {profile.part} rows of the dataset {profile.dataset}"
-        f"{'' if profile.same_people else ', who are other people'}: epsilon {profile.epsilon} "
-        f"at delta {profile.delta}."
-        for profile in dataset.refined
-    )
-    lines = [
-        "The schema's cut points and categories follow from noisy counts of rows, which this claim does not cover:"
-    ]
+    dataset, lines = certificate.form.dataset, ["Releases of rows that were there before are in this model:"]
     if dataset.together is not None:
         both = dataset.together
         lines.append(
-            f"One who has the model and the schema has together epsilon {both.epsilon} at delta {both.delta} of any "
-            f"one {certificate.form.claim.unit.name}. {_sentence(both.sum)}"
+            f"One who has the model has together epsilon {both.epsilon} at delta {both.delta} of any one "
+            f"{certificate.form.claim.unit.name}, which is what is promised above: {both.sum}."
         )
-    return (Section("What the schema brings along", tuple(lines), items),)
+    return (Section("What it was made from", tuple(lines), tuple(map(_sentence, certificate.parts))),)
 
 
 def _promise(certificate: Certificate) -> Section:
-    epsilon, delta = certificate.epsilon, certificate.delta
+    epsilon, delta = certificate.headline
     unit = certificate.form.claim.unit.name
     add_remove = certificate.relation == "add-remove"
     worlds = f"with any one {unit} {'added or removed' if add_remove else 'replaced'}"
@@ -343,7 +334,7 @@ def _checks_section(certificate: Certificate) -> Section:
 
 def _levels(certificate: Certificate) -> Section:
     """Return the levels of NIST SP 800-226's pyramid: each is worth what those below it are worth."""
-    form = certificate.form
+    form, (epsilon, delta) = certificate.form, certificate.headline
     sources = "; ".join(
         f"{run.count} x {run.purpose} ({run.mechanism}, {event_text(run.event)}, {run.norm} sensitivity "
         f"{run.sensitivity}, {run.library})"
@@ -351,7 +342,7 @@ def _levels(certificate: Certificate) -> Section:
     )
     rest = "" if len(form.mechanisms) <= 8 else f"; and {len(form.mechanisms) - 8} more lines of the certificate"
     items = (
-        f"Top, the measure: epsilon {certificate.epsilon:f}, delta {certificate.delta:f}, unit one "
+        f"Top, the measure: epsilon {epsilon:f}, delta {delta:f}, unit one "
         f"{form.claim.unit.name}, neighbours by {certificate.relation}.",
         f"Middle, the algorithms: {sources}{rest}. {_sentence(form.accounting.composition)}",
         f"Middle, tuning: {_sentence(form.accounting.tuning or 'not stated')} Preprocessing: "

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from dpserve_verify.errors import CertificateInvalid
 from dpserve_verify.formats import canonical, forms
 from dpserve_verify.formats.forms import Form, Limits, NotOfTheForm, form_field
+from dpserve_verify.privacy import made_from
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://dpserve/privacy-certificate/v1"
@@ -201,23 +202,49 @@ class QueryForm(Form):
     blocks: Count = form_field(about="of how many of the blocks that were read; 1 where the dataset has none")
 
 
-class RefinedForm(Form):
-    """A profile of rows that the schema was refined from: whose cut points and categories follow from its counts."""
+class PricedForm(Form):
+    """Equal releases, by what one of them costs."""
 
-    entry: Index = form_field(about="index of its `profiled` entry")
-    dataset: Text = form_field(about="whose rows were counted")
+    event: EventForm
+    count: Count
+
+
+class SourceForm(Form):
+    """A release that this one was made from: who has this has what that gave away, too."""
+
+    ledger: Text = form_field(about="origin of the log that reserved it")
+    reservation: Index = form_field(about="index of its `reserved` entry: with the ledger, the release's name")
+    entry: Index = form_field(about="index of the entry that binds its statement")
+    statement: Hex = form_field(about="sha256 of that statement")
+    kind: Literal["model", "profile"] = form_field(about="of a profile synthetic rows are drawn, too")
+    through: Literal["schema", "start"] = form_field(
+        about="schema: its cut points and categories follow from it; start: what boosting began from was made from it"
+    )
+    dataset: Text = form_field(about="whose rows it read")
+    families: list[Text] = form_field(about="whose budgets it was charged to", limits=Limits(shortest=1))
     part: Literal["holdout", "training", "all"] = form_field(about="which of its rows")
-    epsilon: Figure = form_field(about="what was claimed of it, which is not in this claim")
+    epsilon: Figure = form_field(about="what was claimed of it alone, which is not in this claim")
     delta: Figure
-    same_people: bool = form_field(key="samePeople", about="whether it counted people of these families")
+    events: list[PricedForm] = form_field(
+        about="what its own releases cost, for who charges it elsewhere", limits=Limits(shortest=1)
+    )
+    same_people: bool = form_field(key="samePeople", about="whether it read people of these families")
 
 
 class TogetherForm(Form):
-    """What one who has this release and the schema has of one unit: this claim and those of its profiles, summed."""
+    """What one who has this release has of one unit: this claim and those of what it was made from, summed."""
 
     epsilon: Figure
     delta: Figure
     sum: Text = form_field(about="how they add up")
+
+
+class ApartForm(Form):
+    """What it holds of one unit of other people."""
+
+    datasets: list[Text] = form_field(about="whose rows were read", limits=Limits(shortest=1))
+    epsilon: Figure
+    delta: Figure
 
 
 class GrowthForm(Form):
@@ -227,10 +254,16 @@ class GrowthForm(Form):
     promise: Text
 
 
-REFINED = form_field(
-    default=None, about="only where the schema was refined from profiles of rows", limits=Limits(shortest=1)
+MADE_FROM = form_field(
+    default=None,
+    key="madeFrom",
+    about="only where it was made from other releases: each of them, those that these were made from included",
+    limits=Limits(shortest=1, longest=made_from.MOST),
 )
-TOGETHER = form_field(default=None, about="only where one of these profiles is of the same people")
+TOGETHER = form_field(default=None, about="only where one of these is of the same people: it stands before the claim")
+APART = form_field(
+    default=None, about="only where one of these is of other people: group by group", limits=Limits(shortest=1)
+)
 GROWTH = form_field(default=None, about="what becomes of the promise where the dataset grows")
 WORDS = form_field(
     default=None, about="edition of the words: they follow from the plan, and verifiers derive them again"
@@ -251,8 +284,9 @@ class DatasetForm(Form):
     blocks: BlocksForm | None = form_field(default=None, about="only of a dataset that grows")
     person: PersonForm | None = form_field(default=None, about="only where one person has a total over all blocks")
     queries: list[QueryForm] | None = QUERIES
-    refined: list[RefinedForm] | None = REFINED
+    made_from: list[SourceForm] | None = MADE_FROM
     together: TogetherForm | None = TOGETHER
+    apart: list[ApartForm] | None = APART
     growth: GrowthForm | None = GROWTH
     budget: BudgetForm
     largest: Figure = form_field(about=LARGEST)

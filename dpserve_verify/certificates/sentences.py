@@ -20,9 +20,9 @@ from dpserve_verify.formats.canonical import decimal_string, parse_decimal
 from dpserve_verify.privacy.declared import declared_of, own_kind
 from dpserve_verify.privacy.drawing import is_wide
 from dpserve_verify.privacy.events import Plan, RepeatAndSelect, plan_from_json
+from dpserve_verify.privacy.made_from import SCHEMA, START, Source, Sum, sum_of
 
 EDITION = 2  # of the words; statements that name none are of before
-HOLDOUT = "holdout"
 Trust = Literal["central", "local", "two-aggregators", "institutions"]
 Growth = Literal["fixed", "records", "person-total", "person-total-by-default", "each-block"]
 
@@ -112,6 +112,10 @@ NOT_COVERED_OF_QUERY = (
     "what a query ties together: nothing shows that each row it answers is about one unit alone; the steward says so, "
     "for the reason under queries"
 )
+NOT_COVERED_OF_START = (
+    "what the releases say that it began from: they have prices of their own (madeFrom), and what one who has this has "
+    "of the same people stands under together"
+)
 NOT_COVERED_MORE: Mapping[Trust, Sequence[str]] = {
     "central": (),
     "local": (
@@ -143,20 +147,6 @@ BEFORE = "cut points and categories of the public schema; nothing was fitted to 
 
 
 @dataclass(frozen=True)
-class Profile:
-    """A profile of rows that a schema was refined from: its `profiled` entry, its dataset, which rows it counted, its
-    claim, and whether those are people of the statement's own families.
-    """
-
-    entry: int
-    dataset: str
-    part: str
-    epsilon: Decimal
-    delta: Decimal
-    same_people: bool
-
-
-@dataclass(frozen=True)
 class Facts:
     """What the sentences of a statement follow from: all of it stands in the statement. `part`: of the rows that were
     read; `one_release`: a statement of counts, and no model; `public_rows`: whether owners were asked about coordinates
@@ -171,7 +161,7 @@ class Facts:
     delta: Decimal
     trust: Trust
     growth: Growth
-    profiles: tuple[Profile, ...]
+    sources: tuple[Source, ...]
     part: str
     one_release: bool
     public_rows: bool
@@ -179,6 +169,21 @@ class Facts:
     reasoned: bool
     parameters: Mapping[str, Any]
     versions: tuple[str, str]
+
+    @property
+    def profiles(self) -> list[Source]:
+        """List the profiles that the schema was refined from."""
+        return [source for source in self.sources if source.through == SCHEMA]
+
+    @property
+    def starts(self) -> list[Source]:
+        """List what boosting began from was made from."""
+        return [source for source in self.sources if source.through == START]
+
+    @property
+    def sum(self) -> Sum:
+        """Add up this claim and what it was made from."""
+        return sum_of(self.epsilon, self.delta, self.part, self.sources)
 
     @property
     def word(self) -> str:
@@ -204,17 +209,7 @@ def facts_of(predicate: Mapping[str, Any]) -> Facts:
         parse_decimal(claim["delta"]),
         trust,
         _growth(predicate, trust, rows),
-        tuple(
-            Profile(
-                line["entry"],
-                line["dataset"],
-                line["part"],
-                parse_decimal(line["epsilon"]),
-                parse_decimal(line["delta"]),
-                line["samePeople"],
-            )
-            for line in rows.get("refined") or ()
-        ),
+        tuple(map(Source.from_json, rows.get("madeFrom") or ())),
         str(rows.get("part", "training")),
         not of_model,
         of_model and predicate["public"]["hyperparameters"].get("public_rows") is not None,
@@ -251,7 +246,11 @@ def preprocessing_of(facts: Facts) -> str:
     """Say where cut points and categories come from, and what of it was learnt from rows."""
     sentence = _cuts_of(facts)
     if ReleaseKind.START in kinds_of(facts.plan):
-        sentence += "; boosting begins from a public model, whose sha256 is public.hyperparameters.start"
+        model = "a model" if facts.starts else "a public model"
+        sentence += f"; boosting begins from {model}, whose sha256 is public.hyperparameters.start"
+    if facts.starts:
+        what = "it was" if ReleaseKind.START in kinds_of(facts.plan) else "its public rows were"
+        sentence += f"; {what} made from releases that are not in this price: {_list(facts.starts)}"
     if any(release.purpose in OUTSIDE or own_kind(release.purpose) for release, _ in facts.plan.runs):
         sentence += (
             "; the learner is a text of others that ran without rows: public.hyperparameters has its sha256 (code), "
@@ -262,8 +261,9 @@ def preprocessing_of(facts: Facts) -> str:
     if facts.queried:
         sentence += "; rows were made by a query, which stands under dataset.queries"
     if facts.profiles:
-        profiles = "; ".join(_profile_text(profile) for profile in facts.profiles)
-        sentence += f"; the schema itself was refined from noisy counts of rows, not in this price: {profiles}"
+        sentence += (
+            f"; the schema itself was refined from noisy counts of rows, not in this price: {_list(facts.profiles)}"
+        )
     return sentence
 
 
@@ -295,34 +295,22 @@ def _cuts_of(facts: Facts) -> str:
     return BEFORE + weighed
 
 
-def _profile_text(profile: Profile) -> str:
-    people = "the same people" if profile.same_people else "other people"
-    return (
-        f"the profile of entry {profile.entry}, {profile.part} rows of dataset {profile.dataset}, {people}, epsilon "
-        f"{decimal_string(profile.epsilon)} at delta {decimal_string(profile.delta)}"
-    )
+def _list(sources: Sequence[Source]) -> str:
+    return "; ".join(source.words for source in sources)
 
 
-def together_of(facts: Facts) -> dict[str, str] | None:
-    """Add up what one who has this release knows of one unit, the profiles of the schema included; None without any of
-    the same people.
-
-    Claims on the same rows add up, epsilons and deltas (basic composition). Rows that are kept aside and the others
-    hold different units, and adding one unit moves one part alone: the larger sum holds (docs/privacy/parts.md).
+def sums_of(facts: Facts) -> dict[str, Any]:
+    """State what one who has this release has of one unit, where it was made from others: of its own people under
+    `together`, of other people under `apart`.
     """
-    same = [profile for profile in facts.profiles if profile.same_people]
-    if not same:
-        return None
-    same_part = [claim for claim in same if (claim.part == HOLDOUT) == (facts.part == HOLDOUT)]
-    other_part = [claim for claim in same if claim not in same_part]
-    epsilon = max(facts.epsilon + sum(claim.epsilon for claim in same_part), sum(claim.epsilon for claim in other_part))
-    delta = max(facts.delta + sum(claim.delta for claim in same_part), sum(claim.delta for claim in other_part))
-    sentence = (
-        "one who has this and the schema has what it claims and what its profiles claim: sums of epsilons, of deltas"
-    )
-    if other_part:
-        sentence += "; rows kept aside and the others are different units, so the larger of their two sums holds"
-    return {"epsilon": decimal_string(Decimal(epsilon)), "delta": decimal_string(Decimal(delta)), "sum": sentence}
+    found = facts.sum
+
+    def spell(epsilon: Decimal, delta: Decimal) -> dict[str, str]:
+        return {"epsilon": decimal_string(epsilon), "delta": decimal_string(delta)}
+
+    others = [{"datasets": [*each.datasets], **spell(each.epsilon, each.delta)} for each in found.apart]
+    own = {} if found.same is None else {"together": {**spell(*found.same), "sum": found.words}}
+    return own | ({"apart": others} if others else {})
 
 
 def library_of(facts: Facts) -> list[str]:
@@ -355,16 +343,17 @@ def not_covered_of(facts: Facts) -> list[str]:
             "what the schema says but for what its profiles counted, which has a price of its own, and everything else "
             "that was public before any row was read"
         )
+    start = [NOT_COVERED_OF_START] if facts.starts else []
     query = [NOT_COVERED_OF_QUERY] if facts.reasoned else []
     program = [vouched.NOT_COVERED.format(word=facts.word)] if facts.word else []
     declared = declared_of((release.purpose for release, _ in facts.plan.runs), facts.parameters)
-    return [first, *program, *declared, *NOT_COVERED, *query, *NOT_COVERED_MORE[facts.trust]]
+    return [first, *start, *program, *declared, *NOT_COVERED, *query, *NOT_COVERED_MORE[facts.trust]]
 
 
 def accounting_of(facts: Facts) -> dict[str, Any]:
     """Say how releases add up, and whether tuning and preprocessing are in the price."""
     tuned = any(isinstance(release.event, RepeatAndSelect) for release, _ in facts.plan.runs)
-    covers = {"coversTuning": tuned, "coversPreprocessing": not facts.profiles}
+    covers = {"coversTuning": tuned, "coversPreprocessing": not facts.sources}
     if facts.one_release:
         parts = (
             "no rows are kept aside: it adds to all else that was released of these rows"
@@ -404,8 +393,7 @@ def derive(predicate: Mapping[str, Any]) -> dict[str, Any]:
             words["dataset.blocks.together"] = PERSON if predicate["dataset"].get("person") is not None else TOGETHER
         if predicate["dataset"].get("person") is not None:
             words["dataset.person.promise"] = PERSON
-    if (sums := together_of(facts)) is not None:
-        words[f"{rows}.together"] = sums
+    words |= {f"{rows}.{name}": stated for name, stated in sums_of(facts).items()}
     for at, library in enumerate(library_of(facts)):
         words[f"mechanisms.{at}.library"] = library
     return words
@@ -452,10 +440,10 @@ def check(predicate: Mapping[str, Any]) -> None:
     for path, sentence in derived.items():
         if _at(predicate, path) != sentence:
             raise CertificateInvalid(f"{path}: says something else than follows from the plan and the schema")
-    if "together" in (rows := predicate.get("dataset") or predicate["rows"]) and not any(
-        path.endswith(".together") for path in derived
-    ):
-        raise CertificateInvalid(f"together: {rows['together']!r:.60} is of no profile")
+    rows = "dataset" if "dataset" in predicate else "rows"
+    for name in ("together", "apart"):
+        if name in predicate[rows] and f"{rows}.{name}" not in derived:
+            raise CertificateInvalid(f"{name}: {predicate[rows][name]!r:.60} is of no release")
 
 
 def _at(predicate: Mapping[str, Any], path: str) -> Any:

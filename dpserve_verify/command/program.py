@@ -16,18 +16,18 @@ from typing import Any
 from dpserve_verify.audit.folders import audit_folder
 from dpserve_verify.audit.tree_of_entries import Report
 from dpserve_verify.certificates.bundle import FILES, read_bundle, verify_bundle
-from dpserve_verify.certificates.certificate import Certificate, verify
+from dpserve_verify.certificates.certificate import verify
 from dpserve_verify.certificates.plain_words import plain, to_text
 from dpserve_verify.certificates.policy import Policy, read_policy
 from dpserve_verify.errors import DpserveError, InputError, ModelInvalid, VerificationError
-from dpserve_verify.formats.canonical import decimal_string, encode_base64
+from dpserve_verify.formats.canonical import encode_base64
 from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.log.cosignature import require_quorum
 from dpserve_verify.log.history import Look
 from dpserve_verify.log.seen_checkpoints import read_note, verify_head
 from dpserve_verify.log.witness_policy import read_witness_policy
 from dpserve_verify.log.witnessed import judge
-from dpserve_verify.privacy.budget import exact_decimal, short_delta
+from dpserve_verify.privacy.budget import exact_decimal
 from dpserve_verify.system.files import read_beginning
 from dpserve_verify.system.printable import printable_json, printable_lines
 
@@ -118,27 +118,14 @@ def _verify_model(asked: argparse.Namespace) -> Answer:
     history, line = look.at(path, keys)
     if asked.certificate:
         page = plain(certificate, ())
-        return {"ok": True, **_claim(certificate), "problems": [], "page": to_text(page)}, to_text(page).rstrip("\n")
-    body = {"ok": True, **_claim(certificate), "problems": [], "unverified": others}
+        return {"ok": True, **certificate.to_json(), "problems": [], "page": to_text(page)}, to_text(page).rstrip("\n")
+    body = {"ok": True, **certificate.to_json(), "problems": [], "unverified": others}
     body |= {"contradicted": list(certificate.contradictions), "history": history, "graph": GRAPH}
-    text = f"({certificate.epsilon}, {short_delta(certificate.delta)})-differential privacy, {certificate.relation}"
-    word = f"; {certificate.word}" if certificate.word else ""
-    lines = [f"verified: {certificate.model}: {text}, unit: {certificate.claim['unit']['name']}{word}"]
+    lines = [f"verified: {certificate.model}: {certificate.line}"]
+    lines += [f"  {part}" for part in certificate.parts]
     lines += [f"contradicted by its plan: {said}" for said in certificate.contradictions]
     lines += [line] if line else []
     return body, "\n".join([*lines, *(f"not vouched for: {name!r}" for name in others), GRAPH])
-
-
-def _claim(certificate: Certificate) -> dict[str, Any]:
-    return {
-        "model": certificate.model,
-        "epsilon": decimal_string(certificate.epsilon),
-        "delta": decimal_string(certificate.delta),
-        "relation": certificate.relation,
-        "reservation": certificate.reservation,
-        "issued": certificate.issued,
-        **({"vouched": certificate.word} if certificate.word else {}),
-    }
 
 
 def _read(path: Path, most: int) -> bytes:

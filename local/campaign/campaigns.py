@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from local.campaign.defining import CampaignRequest, define, request_for
 from local.campaign.questions import question_from_payload
 from local.reports.question import Question
 from local.reports.report_store import ReportStore
+from training.datasets.made_up import profiles_behind
 from training.finish.lease import Lease, this_process
 from training.finish.release import lock_job
 from training.kinds.registry import steps_of
@@ -95,7 +96,8 @@ def open_campaign(home: Home, asked: CampaignRequest, by: str) -> dict[str, Any]
     with lock_job(home, f"campaign-{asked.name}"):
         if folder.exists():
             raise NameTaken(f"campaign={asked.name}: there is one of this name", campaign=asked.name)
-        request = request_for(definition)
+        behind = () if asked.public_rows is None else profiles_behind(home, asked.public_rows)
+        request = replace(request_for(definition), made_from=behind)
         owner = this_process()
         unit = getattr(definition, "standard", definition.epsilon)  # of a learner's plan, as it was rehearsed
         job = home.ledger.reserve(request, unit, definition.plan, by=by, owner=owner, lease=Lease.SECONDS)

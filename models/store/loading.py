@@ -116,10 +116,10 @@ def load_of_home(
 
 def card_of(ensemble: Ensemble, certificate: Certificate) -> str:
     """Return the model card, from verified parts alone."""
-    form = certificate.form
+    form, (epsilon, delta) = certificate.form, certificate.headline
     words = {
-        "epsilon": f"{certificate.epsilon:f}",
-        "delta": f"{certificate.delta:f}",
+        "epsilon": f"{epsilon:f}",
+        "delta": f"{delta:f}",
         "relation": certificate.relation,
         "unit": f"one {form.claim.unit.name}",
         "dataset": form.dataset.name,
@@ -130,21 +130,17 @@ def card_of(ensemble: Ensemble, certificate: Certificate) -> str:
 
 
 def sentences_of(certificate: Certificate) -> tuple[str, ...]:
-    """Say where the bins come from, what a refined schema brings along, and what growth does, as derived; nothing of a
+    """Say where the bins come from, what it was made from, and what growth does, as derived; nothing of a
     certificate of before whose own words are right, so that its card stays what it was.
     """
     if "words" not in certificate.statement["predicate"] and not certificate.contradictions:
         return ()
-    together, growth = certificate.form.dataset.together, certificate.growth
+    growth = certificate.growth
     return (
         *([f"all of this is {certificate.word}: a program read the rows"] if certificate.word else []),
         certificate.derived_preprocessing,
         *filter(None, [certificate.learner_words]),
-        *(
-            [f"one who has the model and the schema has together epsilon {together.epsilon} at delta {together.delta}"]
-            if together
-            else []
-        ),
+        *certificate.parts,
         UNSTATED_GROWTH.removesuffix(".") if growth is None else GROWTH[growth],
     )
 

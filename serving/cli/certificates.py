@@ -29,7 +29,7 @@ from dpserve_verify.keys import dsse
 from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.log.history import Look
 from dpserve_verify.log.seen_checkpoints import Prover
-from dpserve_verify.privacy.budget import exact_decimal, short_delta
+from dpserve_verify.privacy.budget import exact_decimal
 from models.answers.stated import table_of
 from models.profile.stated import check as check_profile
 from models.store.bundle import write_bundle
@@ -121,11 +121,11 @@ def verify(
         raise typer.Exit(error.exit_code) from None
     if certificate:
         return show_page(verified, None, json)
-    body = {"ok": True, **certificate_json(verified), "problems": [], "unverified": unverified}
+    body = {"ok": True, **verified.to_json(), "problems": [], "unverified": unverified}
     body |= {"contradicted": list(verified.contradictions), "history": history}
-    text = f"{paint('verified', 'good')}: {verified.model}: {certificate_line(verified)}"
+    text = f"{paint('verified', 'good')}: {verified.model}: {verified.line}"
     notes = [f"{paint('contradicted by its plan', 'bad')}: {sentence}" for sentence in verified.contradictions]
-    notes += [words for words in (verified.learner_words, line) if words]
+    notes += [*(f"  {part}" for part in verified.parts), *filter(None, (verified.learner_words, line))]
     notes += [f"{paint('not vouched for', 'bad')}: {name!r}" for name in unverified]
     show(json, body, "\n".join([text, *notes]))
 
@@ -200,14 +200,16 @@ def _show_statement(path: Path, trust: PublicKeys, look: Look, json: bool) -> No
     statement = kind.verify(envelope, proof, trust)
     about, text = _SHOWN[kind.word](statement)
     history, line = look.at(path, trust)
-    body = {"ok": True, **about, "epsilon": decimal_string(statement.epsilon), "delta": decimal_string(statement.delta)}
+    epsilon, delta = map(decimal_string, statement.headline)
+    body = {"ok": True, **about, "epsilon": epsilon, "delta": delta}
     body |= {
         "relation": statement.form.claim.relation,
         "entry": statement.entry,
         kind.word: statement.statement["predicate"],
     }
     body |= {"problems": [], "history": history}
-    show(json, body, "\n".join([f"{paint('verified', 'good')}: {text}", *([line] if line else [])]))
+    lines = [f"{paint('verified', 'good')}: {text}", *(f"  {part}" for part in statement.parts)]
+    show(json, body, "\n".join([*lines, *([line] if line else [])]))
 
 
 def _shown_rows(found: Profile | Answer) -> tuple[dict[str, Any], str]:
@@ -271,26 +273,6 @@ def read_trusted_keys(trust: Path | None) -> PublicKeys:
         ) from None
 
 
-def certificate_json(certificate: Certificate) -> dict[str, Any]:
-    """Return the claim in the keys that programs rely on; epsilon and delta as exact decimals."""
-    return {
-        "model": certificate.model,
-        "epsilon": decimal_string(certificate.epsilon),
-        "delta": decimal_string(certificate.delta),
-        "relation": certificate.relation,
-        "reservation": certificate.reservation,
-        "issued": certificate.issued,
-        **({"vouched": certificate.word} if certificate.word else {}),
-    }
-
-
-def certificate_line(certificate: Certificate) -> str:
-    """Return the claim in one line."""
-    claim = f"({certificate.epsilon}, {short_delta(certificate.delta)})-differential privacy"
-    word = f"; {certificate.word}" if certificate.word else ""
-    return f"{claim}, {certificate.relation}, unit: {certificate.claim['unit']['name']}{word}"
-
-
 def show_page(certificate: Certificate, out: Path | None, json: bool, since: Sequence[str] = ()) -> None:
     """Show a verified certificate in plain words, and what the ledger says came `since`: on stdout or in a file.
 
@@ -300,7 +282,7 @@ def show_page(certificate: Certificate, out: Path | None, json: bool, since: Seq
         raise InputError(f"out={out.name}: must end in one of {', '.join(WRITERS)}")
     page = plain(certificate, since)
     sections = [{"title": part.title, "paragraphs": part.paragraphs, "items": part.items} for part in page.sections]
-    body = {"ok": True, **certificate_json(certificate), "problems": [], "page": sections}
+    body = {"ok": True, **certificate.to_json(), "problems": [], "page": sections}
     _write_or_print(out, to_text(page) if out is None else WRITERS[out.suffix](page), body, json)
 
 
@@ -310,7 +292,7 @@ def show_record(certificate: Certificate, out: Path | None, json: bool) -> None:
     """
     if out is not None and out.suffix not in (".yaml", ".yml"):
         raise InputError(f"out={out.name}: must end in .yaml")
-    _write_or_print(out, to_yaml(certificate), {**certificate_json(certificate), "record": record(certificate)}, json)
+    _write_or_print(out, to_yaml(certificate), {**certificate.to_json(), "record": record(certificate)}, json)
 
 
 def _write_or_print(out: Path | None, text: str, body: dict[str, Any], json: bool) -> None:

@@ -59,7 +59,7 @@ def _side(home: Home, served: Served) -> dict[str, Any]:
     return {
         "reference": served.reference, "dataset": certificate.form.dataset.name,
         "target": served.verified.ensemble.target, "learner": certificate.form.public.learner,
-        "epsilon": certificate.epsilon, "delta": certificate.delta, "entry": certificate.issued,
+        "epsilon": certificate.headline[0], "delta": certificate.headline[1], "entry": certificate.issued,
         "edited": len(certificate.ancestors), "features": len(served.verified.ensemble.features), "judged": judged,
         "metrics": {line["metric"]: line for line in (judged["metrics"][:METRICS] if judged else ())},
         "time": home.ledger.log.entry(certificate.reservation).value["time"],

@@ -274,8 +274,9 @@ def _context(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
         "certificate": certificate,
         "form": form,
         "reserved": home.ledger.log.entry(certificate.reservation).value,
-        "factor": factor(certificate.epsilon),
-        "guess": best_guess(certificate.epsilon, certificate.delta),
+        "promise": dict(zip(("epsilon", "delta"), certificate.headline, strict=True)),
+        "factor": factor(certificate.headline[0]),
+        "guess": best_guess(*certificate.headline),
         "answers": sum(run.count for run in form.mechanisms),
         "sections": [  # what was edited stands elsewhere
             section

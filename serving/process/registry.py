@@ -25,7 +25,7 @@ from accountant.home import Home
 from dpserve_verify.certificates.bundle import FILES
 from dpserve_verify.certificates.certificate import digest
 from dpserve_verify.errors import CertificateRevoked, LedgerUnavailable, ModelInvalid, VerificationError
-from dpserve_verify.formats.canonical import decimal_string, whole_number
+from dpserve_verify.formats.canonical import whole_number
 from dpserve_verify.keys.dsse import parse
 from dpserve_verify.keys.trust import PublicKeys
 from models.store.bundle import CHAMPION, ModelStore
@@ -38,6 +38,7 @@ from serving.process.watch.access_log import note_subject
 from serving.process.watch.metrics import FAILURES, OTHER, count_predictions
 
 LOG = logging.getLogger("dpserve.registry")
+PROMISED = ("epsilon", "delta", "relation", "vouched", "alone")  # what answers say of a certificate
 AT_A_LOOK = 200  # versions outside memory whose files are looked at each time, in turn
 
 Key = tuple[str, int]
@@ -68,10 +69,7 @@ class Served:
             "entry": certificate.issued,
             "statement": digest(parse(self.verified.bundle.envelope).payload),
             "model": digest(self.verified.bundle.onnx),
-            "epsilon": decimal_string(certificate.epsilon),
-            "delta": decimal_string(certificate.delta),
-            "relation": certificate.relation,
-            **({"vouched": certificate.word} if certificate.word else {}),
+            **{key: value for key, value in certificate.to_json().items() if key in PROMISED},
         }
 
     @property

@@ -59,7 +59,7 @@ def test_the_page_s_commands_begin_from_a_file_and_from_a_model_and_what_comes_o
     assert trained.returncode == 0, trained.stderr
     verified = loaded(home, "adult")
     parameters = verified.certificate.form.public.hyperparameters
-    (kept,) = (home.path / starts.FOLDER).iterdir()
+    (kept,) = (path for path in (home.path / starts.FOLDER).iterdir() if not path.name.endswith(starts.SOURCES))
     assert parameters["start"] == kept.stem == learn(home, public)
     assert "begins from a public model, whose sha256" in verified.certificate.form.preprocessing
     start, ensemble = starts._read(home, kept.stem), verified.ensemble
@@ -101,6 +101,12 @@ def test_what_is_no_start_is_refused_while_nothing_is_spent(home, public, tmp_pa
     pq.write_table(pq.read_table(public).slice(0, 20), few)
     with pytest.raises(InputError, match="20 rows; a start needs 50"):
         learn(home, few)
+    behind = home.path / starts.FOLDER / f"{digest}{starts.SOURCES}"
+    assert behind.read_text() == "[]"
+    behind.unlink()
+    with pytest.raises(InputError, match="what this start was made from is not kept here"):
+        plan(home, JobRequest.of(asked))
+    behind.write_text("[]")
     (home.path / starts.FOLDER / f"{digest}.json").write_bytes(b"{}")
     with pytest.raises(ModelInvalid, match="says something else"):
         plan(home, JobRequest.of(asked))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -18,11 +18,10 @@ from typing import Any
 from accountant.certificates.statement_kinds import STATEMENTS
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.outside import PERSON, ROW
-from accountant.privacy.claims import price
 from accountant.privacy.sampled_gaussian import LARGEST, divergence
 from dpserve_verify.certificates import sentences
 from dpserve_verify.certificates.certificate import plan_of, recompute
-from dpserve_verify.certificates.predicate import PREDICATE_TYPE, Statement, read_as
+from dpserve_verify.certificates.predicate import PREDICATE_TYPE, Predicate, Statement, read_as
 from dpserve_verify.errors import CertificateInvalid, InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.formats.canonical import decimal_string
@@ -30,7 +29,9 @@ from dpserve_verify.formats.forms import Form
 from dpserve_verify.keys import dsse
 from dpserve_verify.keys.trust import PublicKey, PublicKeys, fingerprint, load_public_pem
 from dpserve_verify.privacy.budget import MAX_EPSILON, NANO, Relation, exact_decimal, from_nano
+from dpserve_verify.privacy.made_from import Name, Source, events_of
 from dpserve_verify.privacy.outside import EPSILON, NO_BOUND, RENYI, RHO, Curve
+from dpserve_verify.privacy.renyi import compose_pure, compose_rdp
 
 ENVELOPE = frozenset({"payload", "payloadType", "signatures"})
 HISTORY = frozenset({"history", "mechanism"})
@@ -46,15 +47,18 @@ FORMS: dict[str, type[Form]] = {PREDICATE_TYPE: Statement, **{kind.url: kind.for
 @dataclass(frozen=True)
 class StatedCost:
     """What a document states: the curve at a dataset's orders; `unit`, which it protects, None where it does not say;
-    and its sha256.
+    its sha256; and, of a signed statement, the releases that the curve is of.
     """
 
     curve: Curve
     unit: str | None
     document: str
+    releases: tuple[Name, ...] = ()
 
 
-def read_statement(document: Mapping[str, Any], key: str | None, dataset: Dataset, origin: str) -> StatedCost:
+def read_statement(
+    document: Mapping[str, Any], key: str | None, dataset: Dataset, origin: str, charged: Collection[Name] = ()
+) -> StatedCost:
     """Read a document by its form.
 
     Args:
@@ -62,6 +66,8 @@ def read_statement(document: Mapping[str, Any], key: str | None, dataset: Datase
         key: Of an envelope, the public key (PEM) or the trust file that its signature must verify by.
         dataset: Whose orders and neighbours the curve is needed for.
         origin: That of the ledger that is charged.
+        charged: Releases that were charged to the dataset before: what a statement's release was made from is charged
+            with it, each once.
 
     Raises:
         CertificateInvalid: An envelope's signature, form or claim does not hold.
@@ -69,7 +75,7 @@ def read_statement(document: Mapping[str, Any], key: str | None, dataset: Datase
     """
     if document.keys() == ENVELOPE:
         try:
-            return _read_envelope(document, key, dataset, origin)
+            return _read_envelope(document, key, dataset, origin, charged)
         except CertificateInvalid as error:
             raise CertificateInvalid(f"{error.message}; nothing was charged") from error
     if key is not None:
@@ -85,7 +91,9 @@ def read_statement(document: Mapping[str, Any], key: str | None, dataset: Datase
     )
 
 
-def _read_envelope(document: Mapping[str, Any], key: str | None, dataset: Dataset, origin: str) -> StatedCost:
+def _read_envelope(
+    document: Mapping[str, Any], key: str | None, dataset: Dataset, origin: str, charged: Collection[Name]
+) -> StatedCost:
     if key is None:
         raise InputError("key: say whose signature it must bear: the other's issuer key in PEM, or its trust.json")
     try:
@@ -111,9 +119,14 @@ def _read_envelope(document: Mapping[str, Any], key: str | None, dataset: Datase
             f"statement: is of this very ledger, which charged it as job {predicate.ledger.reservation} already"
         )
     unit = _unit_of(predicate.claim, dataset)
-    cost = price(plan_of(predicate.mechanisms), dataset.orders)
-    pure = None if cost.unbounded else from_nano(cost.pure)
-    return StatedCost(_curve(dataset, cost.rdp, pure), unit, _digest(payload))
+    rows = predicate.dataset if isinstance(predicate, Predicate) else predicate.rows
+    sources = [Source.from_json(line.to_json()) for line in rows.made_from or ()]
+    own = predicate.ledger.origin, predicate.ledger.reservation
+    events, inside = events_of(plan_of(predicate.mechanisms).events, sources, {own, *charged})
+    pure = compose_pure(events)
+    figures = [compose_rdp(events, float(order)) for order in dataset.orders]
+    curve = _curve(dataset, figures, None if pure is None else from_nano(pure))
+    return StatedCost(curve, unit, _digest(payload), (own, *inside))
 
 
 def _unit_of(claim: Any, dataset: Dataset) -> str:

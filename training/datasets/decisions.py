@@ -74,10 +74,13 @@ def _release(home: Home, name: str, request: ChargeRequest, by: str) -> Outside:
     if repeated:
         raise InputError(f"{repeated[0]}: follows from the statement; leave it out")
     dataset = home.ledger.dataset(name)
-    stated = read_statement(request.statement, request.key, dataset, home.ledger.log.origin)
+    charged = () if request.another else outside.charged_releases(home.ledger, name)
+    stated = read_statement(request.statement, request.key, dataset, home.ledger.log.origin, charged)
     if stated.unit == ROW and request.unit == PERSON:
         raise InputError("unit: the statement protects one record; leave it out")
-    return Outside(stated.curve, request.mechanism, why, stated.document, stated.unit or request.unit, *beside)
+    return Outside(
+        stated.curve, request.mechanism, why, stated.document, stated.unit or request.unit, *beside, stated.releases
+    )
 
 
 def _withdraw(home: Home, name: str, why: Why) -> int:

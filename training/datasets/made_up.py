@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from accountant.home import Home
 from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import replacing
 from models.features.features import BooleanFeature, CalendarFeature, CategoricalFeature, Feature, NumericFeature
@@ -28,7 +31,9 @@ from training.rows.sources.folders import FolderTable, open_table
 
 @dataclass(frozen=True)
 class Mark:
-    """What says that a file's rows are nobody's: `word` in its name, before its suffix; `metadata` in a .parquet."""
+    """What says that a file's rows are nobody's: `word` in its name, before its suffix; `metadata` in a .parquet, or in
+    the file beside a .csv.
+    """
 
     word: str
     metadata: bytes
@@ -104,20 +109,73 @@ def _write_csv(schema: Schema, columns: dict[str, pa.Array], path: Path) -> None
         path.write_bytes(("\n" * form.skip + path.read_bytes().decode()).encode(form.encoding))
 
 
-def is_made_up(path: Path) -> bool:
-    """Return whether a file says that its rows are made up, or synthetic: by its name, or, of a .parquet, by what is
-    written in it.
+def write_mark(path: Path, mark: Mark, about: Mapping[str, Any]) -> None:
+    """Write what a .csv, which has no room for it, says of itself, into a file beside it: its own sha256 first."""
+    body = {"sha256": sha256_of(path), **about}
+    place = mark_beside(path)
+    try:
+        with replacing(place) as partial:
+            partial.write_text(json.dumps({mark.metadata.decode(): body}, indent=1) + "\n", "utf-8")
+    except OSError as error:
+        raise InputError(f"out={place}: cannot be written ({error.strerror})") from None
+
+
+def mark_beside(path: Path) -> Path:
+    """Return where the mark of a .csv stands."""
+    return path.with_name(f"{path.name}.mark.json")
+
+
+def read_mark(path: Path, mark: Mark) -> dict[str, Any] | None:
+    """Return what a file says of itself by a mark: within it, where its format has room, or in the file beside it;
+    {} where its name alone says it; None where nothing does.
     """
+    try:
+        if path.suffix == ".parquet":
+            metadata = pyarrow.parquet.read_schema(path).metadata
+        elif path.suffix in (".arrow", ".feather"):
+            metadata = pa.ipc.open_file(path).schema.metadata
+        else:
+            body = json.loads(mark_beside(path).read_bytes())[mark.metadata.decode()]
+            metadata = {mark.metadata: json.dumps(body).encode()} if body["sha256"] == sha256_of(path) else None
+        about = json.loads((metadata or {})[mark.metadata])
+        return about if isinstance(about, dict) else {}
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError):  # who reads the rows says what is wrong
+        pass
+    return {} if mark.word in path.name else None
+
+
+def profiles_behind(home: Home, path: Path) -> tuple[int, ...]:
+    """Return the `profiled` entries of the profiles that a file's rows were drawn from, as its mark says; none of a
+    file that bears no mark. InputError where it says that its rows are synthetic, and not of which profile of this
+    ledger: what they hold could then not be stated.
+    """
+    about = read_mark(path, SYNTHETIC)
+    if about is None:
+        return ()
+    origin, entry = about.get("origin"), about.get("entry")
+    if origin != home.ledger.log.origin or type(entry) is not int:
+        of = f"the ledger {origin:.80}" if isinstance(origin, str) else "no profile that it names"
+        raise InputError(
+            f"data={path.name}: is of synthetic rows of {of}, so what they hold of whom cannot be stated here; draw "
+            "them from a profile of this ledger (dpserve synthesize --out NAME.synthetic.parquet)"
+        )
+    return (entry,)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of a file, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def is_made_up(path: Path) -> bool:
+    """Return whether a file says that its rows are made up, or synthetic: by its name or its mark."""
     if any(mark.word in path.name for mark in MARKS):
         return True
     table = open_table(path) if path.is_dir() or (not path.exists() and glob.has_magic(str(path))) else None
     if isinstance(table, FolderTable):
         return any(map(is_made_up, table.files))
-    try:
-        metadata = pyarrow.parquet.read_schema(path).metadata if path.suffix == ".parquet" else None
-    except (pa.ArrowException, OSError):  # whoever reads the rows says what is wrong with it
-        return False
-    return any(mark.metadata in (metadata or {}) for mark in MARKS)
+    return any(read_mark(path, mark) is not None for mark in MARKS)
 
 
 def require_real(path: Path, allowed: bool) -> None:

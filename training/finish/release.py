@@ -30,7 +30,6 @@ from models.onnx.export import metadata_of, to_onnx
 from models.store import placing
 from models.store.bundle import ModelStore
 from models.store.loading import card_of, domains, stated_range
-from training.rows.schema.refined_schema import with_profiles
 
 ENSEMBLE, ENVELOPE = "ensemble.json", "model.onnx.dsse.json"
 
@@ -118,7 +117,7 @@ def _envelope(home: Home, folder: Path, job: Job, ensemble: Ensemble, onnx: byte
     )
     payload = statement.statement(
         subject,
-        with_profiles(home, home.ledger.dataset_of(job.seq)),
+        home.ledger.dataset_of(job.seq),
         request,
         plan_from_json(entry["plan"]),
         home.ledger.log.origin,

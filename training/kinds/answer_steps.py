@@ -21,7 +21,6 @@ from training.measuring.answers.sums import adder_of, axes_of
 from training.measuring.worth.evaluate import part_of
 from training.requests import QueryRequest
 from training.rows.partitions.rows import Rows
-from training.rows.schema.refined_schema import with_profiles
 from training.rows.schema.schema import Schema, schema_of
 
 
@@ -54,7 +53,7 @@ class AnswerSteps(StatedSteps):
         """State the noisy sums."""
         home, request = self.home, self.request
         plan = plan_from_json(home.ledger.reservation(self.seq).value["plan"])
-        dataset = with_profiles(home, home.ledger.dataset_of(self.seq))
+        dataset = home.ledger.dataset_of(self.seq)
         schema, registration = schema_of(home, dataset), dataset.registration
         records = registration.records if registration.relation is Relation.REPLACE_ONE else None
         fields = answers.released_fields(self._asked(TableCells(schema)), schema, counts, plan)

@@ -27,7 +27,6 @@ from training.measuring.worth.evaluate import (
     seen_by_bins,
 )
 from training.requests import EvaluationRequest
-from training.rows.schema.refined_schema import with_profiles
 from training.rows.schema.schema import Schema, schema_of
 from training.session.session import Public
 
@@ -62,11 +61,11 @@ class EvaluationSteps(StatedSteps):
         home, request = self.home, self.request
         plan = plan_from_json(home.ledger.reservation(self.seq).value["plan"])
         models = measured_models(home, request)
-        dataset = by_one_row(with_profiles(home, home.ledger.dataset_of(self.seq)), request)
+        dataset = by_one_row(home.ledger.dataset_of(self.seq), request)
         evaluator = evaluator_of([model.ensemble for model in models], schema_of(home, dataset), request.parameters)
         layout = evaluator.query.layout
         part = part_of(dataset, request)
-        bins = [seen_by_bins(home, model.certificate, dataset, part) for model in models]
+        bins = [seen_by_bins(model.certificate, dataset, part) for model in models]
         was_seen = [
             bool(entries) or (part != HOLDOUT and learnt_from(model.certificate, dataset))
             for model, entries in zip(models, bins, strict=True)

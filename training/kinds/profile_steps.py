@@ -20,7 +20,6 @@ from training.measuring.profile.table_rows import open_table
 from training.measuring.worth.evaluate import part_of
 from training.requests import ProfileRequest
 from training.rows.partitions.rows import Rows
-from training.rows.schema.refined_schema import with_profiles
 from training.rows.schema.schema import Schema, schema_of
 
 
@@ -52,7 +51,7 @@ class ProfileSteps(StatedSteps):
         """State how the rows are spread."""
         home, request = self.home, self.request
         plan = plan_from_json(home.ledger.reservation(self.seq).value["plan"])
-        dataset = with_profiles(home, home.ledger.dataset_of(self.seq))
+        dataset = home.ledger.dataset_of(self.seq)
         _, columns = profiler_of(schema_of(home, dataset), request.parameters)
         registration = dataset.registration
         records = registration.records if registration.relation is Relation.REPLACE_ONE else None

@@ -169,6 +169,7 @@ def request_of(home: Home, dataset: Dataset, asked: JobRequest) -> tuple[Request
         model,
         target,
         window=dataset.window,
+        made_from=starts.sources_behind(home, name, parameters),
         **{name: getattr(asked, name) for name in ENTERED if name in CARRIED},
     ), learner
 

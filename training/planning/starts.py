@@ -1,4 +1,5 @@
-"""Public models that boosting begins from (docs/public-start.md): kept in the home by the digest that a job names.
+"""Models that boosting begins from (docs/public-start.md): kept in the home by the digest that a job names, each with
+the releases that it was made from.
 
 A start is a sum over features: of public rows, learnt openly, or of a model of this home, whose numbers are released.
 Rows are scored by the dataset's own bins: what another model says there, it says of one value of the bin, which changes
@@ -8,8 +9,9 @@ no promise, for a start is any public function of a row.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 else:  # a plan without a file of public rows reads none
     pa, data = later("pyarrow"), later("training.rows.tables.data")
 
-FOLDER = "starts"
+FOLDER, SOURCES = "starts", ".made-from.json"
 LEARNER, PARAMETER = "ebm", "start"
 WHY = "a public start is given, and only ebm begins from one: ebm"
 OPEN = Budget.of("8", "0.000001")  # by whose public rule public rows are learnt, without noise
@@ -79,7 +81,7 @@ def resolve_start(home: Home, reference: str) -> str:
         return reference
     folder = ModelStore(home.models).resolve(reference)
     verified = load_of_home(home, folder, folder.parent.name, runs=False)
-    return keep(home, verified.ensemble)
+    return keep(home, verified.ensemble, [verified.certificate.issued])
 
 
 def resolve_job(home: Home, asked: JobRequest) -> tuple[str, dict[str, Any]]:
@@ -160,16 +162,44 @@ def _codes_of(feature: Feature, other: Feature) -> Any:
     return other.encode(values)
 
 
-def keep(home: Home, ensemble: Any) -> str:
-    """Keep a start in the home; return its digest. InputError where it is no sum over features."""
+def keep(home: Home, ensemble: Any, made_from: Collection[int]) -> str:
+    """Keep a start in the home; return its digest. InputError where it is no sum over features.
+
+    `made_from`: entries of the releases that it is or was learnt from; none where its rows are nobody's secret. Beside
+    it stand all that anybody ever named: two files may teach the same numbers.
+    """
     if not isinstance(ensemble, Additive):
         raise InputError("public: must be a sum over features (of the learner ebm, or public rows in a file)")
     raw = ensemble_bytes(ensemble)
     digest = hashlib.sha256(raw).hexdigest()
     folder = home.path / FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        known = sources_of(home, digest)
+    except StartMissing:
+        known = ()
+    replace_file(folder / f"{digest}{SOURCES}", json.dumps(sorted({*known, *made_from})).encode(), PRIVATE)
     replace_file(folder / f"{digest}.json", raw, PRIVATE)
     return digest
+
+
+def sources_of(home: Home, digest: str) -> tuple[int, ...]:
+    """Return the entries of the releases that a start was made from. StartMissing where nothing says so: without that
+    no certificate could state what a model that begins from it holds.
+    """
+    try:
+        entries = json.loads((home.path / FOLDER / f"{digest}{SOURCES}").read_bytes())
+    except (OSError, ValueError):
+        raise StartMissing(
+            f"public={digest}: what this start was made from is not kept here; name the file or the model again"
+        ) from None
+    return tuple(entries)
+
+
+def sources_behind(home: Home, learner: str, parameters: Parameters) -> tuple[int, ...]:
+    """Return the entries of the releases behind the start that a job's parameters name; none where they name none."""
+    digest = parameters.get(PARAMETER) if learner == LEARNER else None
+    return sources_of(home, str(digest)) if digest else ()
 
 
 def _read(home: Home, digest: str) -> Additive:

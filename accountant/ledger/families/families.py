@@ -21,6 +21,7 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.events import Plan
 from dpserve_verify.privacy.filter import Filter, Price, price_from_json
+from dpserve_verify.privacy.made_from import Source
 
 EVERYBODY = "*"
 REPORT = "one-of-k"  # what alone may be asked of owners, or, where shares are: the one noisy sum
@@ -187,7 +188,7 @@ class Dataset:
     """A registered dataset and the families its rows belong to, with the accounts of one part of them; behind them,
     that of one person over all blocks, where such a total was declared. `version`: its ordinal in the first family.
     `last`: of one that grew, how many blocks it has, `dropped` of which are deleted from disk; `blocks`: those whose
-    accounts these are, and `window` where somebody named them.
+    accounts these are, and `window` where somebody named them; `made_from`: of a job's, what the job was made from.
     """
 
     registration: Registration
@@ -199,6 +200,7 @@ class Dataset:
     dropped: int = 0
     blocks: tuple[Block, ...] = ()
     window: Window | None = None
+    made_from: tuple[Source, ...] = ()
 
     @property
     def records(self) -> int:

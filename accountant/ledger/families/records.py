@@ -232,7 +232,8 @@ class Request:
     booleans, None. `model`: empty where the kind of job is about none. `target`: one of the dataset's, where it has
     several. `kind`: what the job is for. `part`: HOLDOUT where it reads the units that are kept aside. `promote`:
     whether its model shall be champion at once. `blocks`: of a dataset that grows, which, in words; `window`: what they
-    meant when it was planned, which is no part of what was asked.
+    meant when it was planned, which is no part of what was asked; nor is `made_from`: entries of the releases behind
+    what it begins from.
     """
 
     dataset: str
@@ -246,6 +247,7 @@ class Request:
     promote: bool = False
     blocks: str | None = None
     window: Window | None = field(default=None, compare=False)
+    made_from: tuple[int, ...] = field(default=(), compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as its entry states it, and as its digest is made from."""
@@ -401,7 +403,7 @@ def request_from_entry(value: Mapping[str, Any]) -> Request:
     fields = value["dataset"], value["learner"], budget, value["parameters"], value["model"]
     window = None if "window" not in value else (value["window"][0], value["window"][1])
     entered = {name: value[name] for name in ENTERED if name in value}
-    return Request(*fields, kind=kind_of(value), window=window, **entered)
+    return Request(*fields, kind=kind_of(value), window=window, made_from=tuple(value.get("made_from", ())), **entered)
 
 
 def charged_window(value: Mapping[str, Any]) -> Window:

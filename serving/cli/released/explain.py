@@ -16,7 +16,6 @@ from models.explain.picture import picture
 from models.features.features import RawColumns
 from models.forms.ensemble import Ensemble, Summary
 from serving.cli.backend import backend
-from serving.cli.certificates import certificate_line
 from serving.cli.complete import Model
 from serving.cli.terminal import Json, align_columns, show
 
@@ -53,7 +52,7 @@ def explain(
     verified = opened.verified
     record = None if data is None or row is None else _record(data, row, verified.ensemble)
     if out is not None:
-        picture(verified.ensemble, certificate_line(verified.certificate), out, record)
+        picture(verified.ensemble, verified.certificate.line, out, record)
     body = {"model": opened.reference, "picture": str(out) if out else None}
     parts, rows = verified.ensemble.summary() if record is None else _explain_record(verified.ensemble, record)
     show(json, {**body, **parts}, align_columns(rows))
@@ -90,7 +89,7 @@ def _compare(name: str, other: str, out: Path | None, json: bool) -> None:
     names = opened[0].reference, opened[1].reference
     comparison = compare_models(opened[0].verified.ensemble, opened[1].verified.ensemble, names)
     if out is not None:
-        claims = (certificate_line(opened[0].verified.certificate), certificate_line(opened[1].verified.certificate))
+        claims = (opened[0].verified.certificate.line, opened[1].verified.certificate.line)
         comparison_picture(comparison, out, claims)
     differences = [_difference(difference) for difference in comparison.differences]
     body = {"models": list(names), "unit": comparison.unit, "summary": comparison.summary(), "differences": differences}

@@ -16,7 +16,7 @@ from models.features.features import number_text
 from models.store.bundle import write_bundle
 from models.worth.words import short_worth
 from serving.cli.backend import backend
-from serving.cli.certificates import card_with, certificate_json, certificate_line, show_page, show_record
+from serving.cli.certificates import card_with, show_page, show_record
 from serving.cli.complete import Model
 from serving.cli.terminal import Json, align_columns, show
 
@@ -61,14 +61,15 @@ def show_model(
     features = [feature.to_json() for feature in ensemble.features]
     body: dict[str, Any] = {"model": opened.reference, "target": ensemble.target, "classes": list(ensemble.classes)}
     body["target_range"] = ensemble.target_range
-    claim, statements = certificate_json(verified.certificate), bundles.statements(opened)
+    claim, statements = verified.certificate.to_json(), bundles.statements(opened)
     ends = ensemble.target_range
     interval = f"a number from {number_text(ends[0])} to {number_text(ends[1])}" if ends else ""
     lines = [
         ("model", body["model"]),
         ("answers", f"{ensemble.target}: {interval or ' or '.join(map(str, ensemble.classes))}"),
         ("reads", ", ".join(f"{feature['name']} ({feature['type']})" for feature in features)),
-        ("certificate", certificate_line(verified.certificate)),
+        ("certificate", verified.certificate.line),
+        *(("", part) for part in verified.certificate.parts),
         *(
             ("worth", f"{short_worth(statement)}; {statement['part']} rows of {statement['dataset']}")
             for statement in statements

@@ -21,18 +21,19 @@ from accountant.certificates import profile, worth
 from accountant.certificates.deployments import record
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import OWNER, Unit
-from accountant.ledger.families.schema_profiles import SchemaProfile
 from accountant.ledger.families.windows import Block
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelection
 from dpserve_verify.certificates import sentences
-from dpserve_verify.certificates.certificate import verify
+from dpserve_verify.certificates.certificate import ANY, verify
 from dpserve_verify.certificates.plain_words import plain, to_text
+from dpserve_verify.certificates.policy import Policy
 from dpserve_verify.certificates.releases import PURPOSES, ReleaseKind, kind_of
 from dpserve_verify.errors import CertificateInvalid, InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.drawing import is_wide
 from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
+from dpserve_verify.privacy.made_from import SCHEMA, START, Source
 from dpserve_verify.privacy.selection import Poisson
 from models.store.loading import sentences_of
 
@@ -45,10 +46,19 @@ TUNED = Release(
     1, RepeatAndSelect(Poisson(Decimal(5)), ((BoundedRange(Decimal("0.01")), 5),)),
 )  # fmt: skip
 WEIGHING = ", rows of the first class weighing 0.5 and of the second 1"
+
+
+def source(entry: int, about: str, part: str, epsilon: str, delta: str, same: bool, through: str = SCHEMA) -> Source:
+    family, kind = f"family of {about}", "profile" if through == SCHEMA else "model"
+    spent = ((PureDp(Decimal(epsilon)), 1),)
+    claim = Decimal(epsilon), Decimal(delta)
+    return Source("dpserve/x", entry - 2, entry, "a" * 64, kind, through, about, (family,), part, *claim, spent, same)
+
+
 PROFILES = (
-    SchemaProfile(7, "adult", "training", "0.5", "0", True),
-    SchemaProfile(9, "adult", "holdout", "0.9", "0.000001", True),
-    SchemaProfile(11, "others", "all", "4", "0", False),
+    source(7, "adult", "training", "0.5", "0", True),
+    source(9, "adult", "holdout", "0.9", "0.000001", True),
+    source(11, "others", "all", "4", "0", False),
 )
 
 
@@ -96,7 +106,7 @@ DATASETS = {
 
 
 def refined(about: Dataset, profiles) -> Dataset:
-    return replace(about, registration=replace(about.registration, refined=tuple(profiles)))
+    return replace(about, made_from=tuple(profiles))
 
 
 def stated(plan: Plan, about: Dataset, delta: str = "0.000001") -> dict:
@@ -136,23 +146,53 @@ def test_the_sum_is_of_claims_on_the_same_part_and_the_larger_of_the_parts():
     for profiles, epsilon, delta in (
         (PROFILES[:1], "0.8", "0"),
         (PROFILES[:2], "0.9", "0.000001"),
-        ((*PROFILES[:2], replace(PROFILES[0], entry=8, epsilon="0.2", delta="0.000004")), "1", "0.000004"),
+        ((*PROFILES[:2], source(8, "adult", "training", "0.2", "0.000004", True)), "1", "0.000004"),
         (PROFILES[1:], "0.9", "0.000001"),
     ):
         about = refined(dataset(unit=PERSON, version=2, budget=Budget.of("3")), profiles)
         together = stated(plan, about, "0")["dataset"]["together"]
         assert (together["epsilon"], together["delta"]) == (epsilon, delta)
-    assert "together" not in stated(plan, refined(dataset(), PROFILES[2:]), "0")["dataset"]
+    others = stated(plan, refined(dataset(), PROFILES[2:]), "0")["dataset"]
+    assert "together" not in others
+    assert others["apart"] == [{"datasets": ["others"], "epsilon": "4", "delta": "0"}]
 
 
-def entered(predicate: dict, plan: Plan, about: Dataset):
+BEGUN = Plan.of([replace(SUMS, purpose="compare the public start with none"), SUMS])
+
+
+def test_a_start_that_holds_releases_of_rows_is_no_public_one():
+    """The words of a public start stay; of another one it is said what it was made from, beside a refined schema."""
+    public = stated(BEGUN, dataset())
+    assert "boosting begins from a public model, whose sha256" in public["preprocessing"]
+    assert public["accounting"]["coversPreprocessing"] is True
+    start = source(20, "adult", "all", "8", "0.000001", True, START)
+    found = stated(BEGUN, refined(dataset(), [start, PROFILES[0]]))
+    assert "boosting begins from a model, whose sha256" in found["preprocessing"]
+    assert "the model of entry 20, all rows of dataset adult, the same people, epsilon 8" in found["preprocessing"]
+    assert "refined from noisy counts of rows, not in this price: the profile of entry 7" in found["preprocessing"]
+    assert found["accounting"]["coversPreprocessing"] is False
+    assert sentences.NOT_COVERED_OF_START in found["notCovered"]
+    sums = Decimal(found["dataset"]["together"]["epsilon"]) - Decimal(found["claim"]["epsilon"])
+    assert sums == Decimal("8.5")
+    certificate = entered(found, BEGUN, refined(dataset(), [start, PROFILES[0]]))
+    text = " ".join(to_text(plain(certificate)).split())
+    assert f"({certificate.epsilon + Decimal('8.5'):f}, 2e-6)-differential privacy" in text
+    assert "By itself epsilon" in text
+    assert "Made from the model of entry 20" in text
+    loss = record(certificate)["deployment"]["privacy_loss"]
+    assert loss["privacy_parameters"]["epsilon"] == float(certificate.epsilon + Decimal("8.5"))
+    with pytest.raises(CertificateInvalid, match="local policy admits at most 8"):
+        entered(found, BEGUN, refined(dataset(), [start, PROFILES[0]]), Policy(largest_epsilon=Decimal(8)))
+
+
+def entered(predicate: dict, plan: Plan, about: Dataset, policy: Policy = ANY):
     """A changed statement, signed and entered by whoever has both keys."""
     office = Office()
     body = json.loads(office.statement(b"a model", plan, about))
     body["predicate"] = {**copy.deepcopy(predicate), "ledger": body["predicate"]["ledger"]}
     payload = canonical.encode(body, 1 << 20)
     index = office.enter(payload, b"a model")
-    return verify(office.sign(payload), office.proof(index), b"a model", office.trust)
+    return verify(office.sign(payload), office.proof(index), b"a model", office.trust, policy)
 
 
 def put(predicate: dict, path: str, value) -> None:
@@ -200,9 +240,11 @@ LIES = {
     "the schema is public": ("notCovered.0", sentences.PUBLIC_SCHEMA),
     "the sum is the claim": ("dataset.together.epsilon", "0.05"),
     "no sum": ("dataset.together", None),
-    "no profile": ("dataset.refined", None),
-    "a cheaper profile": ("dataset.refined.0.epsilon", "0.1"),
-    "others' profile": ("dataset.refined.0.samePeople", False),
+    "no profile": ("dataset.madeFrom", None),
+    "a cheaper profile": ("dataset.madeFrom.0.epsilon", "0.1"),
+    "others' profile": ("dataset.madeFrom.0.samePeople", False),
+    "others hold less": ("dataset.apart.0.epsilon", "0.1"),
+    "no others": ("dataset.apart", None),
     "growth says nothing": ("dataset.growth", None),
     "growth is bounded": ("dataset.growth.state", "person-total"),
     "another adversary": ("claim.adversary", "anyone with a pocket calculator"),

@@ -30,12 +30,11 @@ MODELS = {
 @pytest.fixture
 def explain(monkeypatch, capsys):
     def opened(name):
-        verified = SimpleNamespace(ensemble=MODELS[name], certificate=None)
+        verified = SimpleNamespace(ensemble=MODELS[name], certificate=SimpleNamespace(line="the claim"))
         return SimpleNamespace(reference=f"{name}@1", verified=verified)
 
     bundles = SimpleNamespace(open=opened)
     monkeypatch.setattr(cli_explain, "backend", lambda: SimpleNamespace(bundles=bundles))
-    monkeypatch.setattr(cli_explain, "certificate_line", lambda certificate: "the claim")
 
     def asked(*arguments):
         code = run(["model", "explain", *map(str, arguments)])

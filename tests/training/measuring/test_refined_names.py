@@ -94,11 +94,19 @@ def certificate(story: Story, name: str) -> dict:
     return open_model(story.home, name).certificate.statement["predicate"]
 
 
+def named(lines: list[dict]) -> list[dict]:
+    """What a refined schema's file says of its profiles, from what a statement says of what it was made from."""
+    assert all((line["kind"], line["through"]) == ("profile", "schema") for line in lines)
+    return [
+        {key: line[key] for key in ("entry", "dataset", "part", "epsilon", "delta", "samePeople")} for line in lines
+    ]
+
+
 def test_certificates_name_each_profile_and_what_they_come_to(story):
     for name, lines in (("d1", ["d1"]), ("d2", ["d1", "d2"]), ("d3", ["d3"])):
         stated = certificate(story, name)
         expected = [story.profiles[each] for each in lines]
-        assert stated["dataset"]["refined"] == expected
+        assert named(stated["dataset"]["madeFrom"]) == expected
         entry = story.home.ledger.log.entry(story.home.ledger.dataset(name).seq).value
         assert [line | {"samePeople": line.pop("same_people")} for line in entry["refined"]] == expected
         assert stated["accounting"]["coversPreprocessing"] is False
@@ -109,7 +117,7 @@ def test_certificates_name_each_profile_and_what_they_come_to(story):
         assert Decimal(together["epsilon"]) == max(claim + own, aside) > claim
         deltas = sum(Decimal(line["delta"]) for line in expected if line["part"] == "training")
         assert Decimal(together["delta"]) == max(Decimal(stated["claim"]["delta"]) + deltas, Decimal("0.000001"))
-    assert "refined" not in certificate_of_unrefined(story)["dataset"]
+    assert "madeFrom" not in certificate_of_unrefined(story)["dataset"]
 
 
 def certificate_of_unrefined(story: Story) -> dict:
@@ -123,7 +131,7 @@ def test_an_evaluation_says_whether_the_bins_have_seen_its_rows(story):
         form = statement_of(story.home, done["job"])[2].form
         assert form.rows.part == "holdout"
         assert (form.rows.seen, form.rows.seen_by_bins or []) == (bool(seen), seen)
-        assert [line.entry for line in form.rows.refined or ()] == [story.profiles[name]["entry"]]
+        assert [line.entry for line in form.rows.made_from or ()] == [story.profiles[name]["entry"]]
         assert ("bins" in short_worth(done["worth"])) == bool(seen)
         assert done["worth"].get("seen_by_bins", []) == seen
         own = Decimal(form.claim.epsilon)
@@ -133,7 +141,7 @@ def test_an_evaluation_says_whether_the_bins_have_seen_its_rows(story):
 
 def test_a_profile_of_a_refined_dataset_names_the_profile_before(story):
     found = profile_of(story.home, story.home.ledger.log.entry(story.profiles["d2"]["entry"]).value["reservation"])[2]
-    assert [line.entry for line in found.form.rows.refined] == [story.profiles["d1"]["entry"]]
+    assert [line.entry for line in found.form.rows.made_from] == [story.profiles["d1"]["entry"]]
     sums = Decimal(story.profiles["d1"]["epsilon"]) + Decimal(found.form.claim.epsilon)
     assert Decimal(found.form.rows.together.epsilon) == sums
 
@@ -179,7 +187,9 @@ def test_other_people_pay_for_the_profile_and_are_not_added_to(story):
     register(story.home, "others", path, story.schema("d1"), TOTAL, Relation.ADD_REMOVE, "pid")
     job.train(story.home, JobRequest("others", "forest", "0.3", parameters={"trees": 3}), by="me")
     stated = certificate(story, "others")
-    assert stated["dataset"]["refined"] == [story.profiles["d1"] | {"samePeople": False}]
+    assert named(stated["dataset"]["madeFrom"]) == [story.profiles["d1"] | {"samePeople": False}]
+    apart = {"datasets": ["d"], "epsilon": story.profiles["d1"]["epsilon"], "delta": story.profiles["d1"]["delta"]}
+    assert stated["dataset"]["apart"] == [apart]
     assert "together" not in stated["dataset"]
     assert "other people" in stated["preprocessing"]
 
@@ -213,33 +223,6 @@ def test_the_audit_judges_what_entries_say_of_profiles(story):
                 replay.read(joined, canonical.encode(changed))
 
 
-def test_a_dataset_of_before_is_certified_with_the_profiles_that_its_file_speaks_of(tmp_path, monkeypatch):
-    """Registered when neither files nor entries named them: the first line of the file did."""
-    home = Home.init(ledgers.place(tmp_path / "home"))
-    monkeypatch.setattr("training.datasets.datasets.check_refined", lambda *_: None)
-    path = tmp_path / "s0.yaml"
-    path.write_text(SCHEMA)
-    register(home, "s0", rows(tmp_path, 0), path, TOTAL, Relation.ADD_REMOVE, "pid")
-    expected = []
-    for step in (1, 2):
-        name = f"s{step - 1}"
-        found = profile_of(home, job.measure(home, ProfileRequest(name, "0.5"), by="me")["job"])[2]
-        body = refine((tmp_path / f"{name}.yaml").read_bytes(), found).text
-        head, _, rest = body.partition("target:")
-        cleaned = yaml.safe_load(f"target:{rest}")
-        del cleaned["refined"]
-        path = tmp_path / f"s{step}.yaml"
-        path.write_text(head + yaml.safe_dump(cleaned))
-        register(home, f"s{step}", rows(tmp_path, step), path, None, Relation.ADD_REMOVE, "pid", families=["s0"])
-        expected.append(found.entry)
-        job.train(home, JobRequest(f"s{step}", "forest", "0.3", parameters={"trees": 3}), by="me")
-        stated = open_model(home, f"s{step}").certificate.statement["predicate"]
-        assert [line["entry"] for line in stated["dataset"]["refined"]] == expected
-        assert "the same people" in stated["preprocessing"]
-    assert not home.ledger.dataset("s2").registration.refined
-    assert audit_home(home, ledgers.bundles(home.path)).ok
-
-
 def test_the_audit_finds_a_certificate_that_is_silent_about_a_profile(tmp_path, monkeypatch):
     home, path = Home.init(ledgers.place(tmp_path / "home")), tmp_path / "d.yaml"
     path.write_text(SCHEMA)
@@ -247,7 +230,7 @@ def test_the_audit_finds_a_certificate_that_is_silent_about_a_profile(tmp_path, 
     found = profile_of(home, job.measure(home, ProfileRequest("d", "0.5"), by="me")["job"])[2]
     (tmp_path / "r.yaml").write_text(refine(path.read_bytes(), found).text)
     register(home, "r", rows(tmp_path, 1), tmp_path / "r.yaml", None, Relation.ADD_REMOVE, "pid", families=["d"])
-    monkeypatch.setattr("accountant.certificates.statement.refined_to_json", lambda _: {})
+    monkeypatch.setattr("accountant.certificates.statement.made_from_to_json", lambda _: {})
     job.train(home, JobRequest("r", "forest", "0.3", parameters={"trees": 3}), by="me")
     (problem,) = audit_home(home, ledgers.bundles(home.path)).problems
-    assert "names other profiles than its dataset's entry" in problem
+    assert "its certificate names other releases than entry" in problem

@@ -25,11 +25,11 @@ from training.datasets.made_up import (
     check_name,
     typed_whole,
     uniform_numbers,
+    write_mark,
     write_rows,
 )
 from training.measuring.profile.profile import columns_of
 from training.measuring.profile.release import profile_of
-from training.rows.schema.refined_schema import with_profiles
 from training.rows.schema.schema import Schema, Target, schema_of
 
 Floats = NDArray[np.float64]
@@ -45,7 +45,7 @@ def from_profile(
     profile = profile_of(home, job)[2]
     if profile.form.rows.dataset != dataset:
         raise InputError(f"from-profile={job}: is of dataset {profile.form.rows.dataset}, not of {dataset}")
-    schema = schema_of(home, with_profiles(home, home.ledger.dataset_of(job)))
+    schema = schema_of(home, home.ledger.dataset_of(job))
     return write_synthetic(schema, profile, path, min(most, counted_rows(profile)) if rows is None else rows, seed)
 
 
@@ -76,6 +76,8 @@ def write_synthetic(schema: Schema, profile: Profile, path: Path, rows: int, see
         "rows": len(synthetic.bins[0]), "summary": synthetic.summary(), "quality": [*synthetic.quality],
     }  # fmt: skip
     write_rows(schema, columns, path, {SYNTHETIC.metadata: json.dumps(about).encode()})
+    if path.suffix == ".csv":
+        write_mark(path, SYNTHETIC, about)
     return about
 
 

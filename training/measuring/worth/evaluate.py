@@ -27,6 +27,7 @@ from dpserve_verify.certificates.certificate import Certificate
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.privacy.made_from import MODEL, PROFILE
 from models.features.features import Feature
 from models.forms.ensemble import Ensemble
 from models.profile.figures import laplace_variance
@@ -317,23 +318,26 @@ def _part(dataset: Dataset, certificates: Sequence[Certificate], asked: str | No
 
 
 def learnt_from(certificate: Certificate, dataset: Dataset) -> bool:
-    """Return whether the model was learnt from rows of one of the dataset's families."""
+    """Return whether the model, or one that it was made from, was learnt from rows of one of the dataset's families:
+    all are learnt from the part that is not kept aside.
+    """
     form = certificate.form.dataset
     identities = {form.family, *(each.family for each in form.families or ())}
-    return bool(identities & {family.identity for family in dataset.families})
+    identities.update(*(source.families for source in form.made_from or () if source.kind == MODEL))
+    return not identities.isdisjoint(dataset.identities)
 
 
-def seen_by_bins(home: Home, certificate: Certificate, dataset: Dataset, part: str) -> list[int]:
-    """List the profiles, by entry, that the model's bins follow from and that counted rows of this part of one of the
-    dataset's families.
+def seen_by_bins(certificate: Certificate, dataset: Dataset, part: str) -> list[int]:
+    """List the profiles, by entry, that the model's bins, or what it began from, follow from and that counted rows of
+    this part of one of the dataset's families.
     """
-    entries = []
-    for profile in certificate.form.dataset.refined or ():
-        counted = home.ledger.dataset(profile.dataset)
-        same = not set(counted.identities).isdisjoint(dataset.identities)
-        if same and (profile.part == HOLDOUT) == (part == HOLDOUT):
-            entries.append(profile.entry)
-    return entries
+    return [
+        source.entry
+        for source in certificate.form.dataset.made_from or ()
+        if source.kind == PROFILE
+        and not set(source.families).isdisjoint(dataset.identities)
+        and (source.part == HOLDOUT) == (part == HOLDOUT)
+    ]
 
 
 def part_of(dataset: Dataset, request: Request | None = None) -> str:

@@ -28,6 +28,7 @@ from models.worth.stated import layout_of
 from training.datasets.copy_guard import Asker
 from training.datasets.described import written_as
 from training.datasets.known_rows import Door, require_unregistered
+from training.datasets.made_up import profiles_behind
 from training.planning import starts
 from training.requests import JobRequest
 from training.rows.schema.schema import Schema, Target, schema_of
@@ -88,17 +89,19 @@ def learn_start(home: Home, asked: JobRequest, path: Path, by: str, access: Acce
     """Learn a start from a file of public rows, without noise, by the dataset's schema; return its digest. `access`:
     what `by` may see; None: they hold the keys of the home.
 
-    Nothing checks that the rows are public: who brings them says so. DataError where they do not fit the schema,
+    Nothing checks that the rows are public: who brings them says so. Of synthetic rows, which their mark tells, the
+    profile that they were drawn from is named. DataError where they do not fit the schema,
     InputError where they are fewer than FEWEST_ROWS, or stand in a registered dataset (docs/privacy/copies.md).
     """
     question = schema_of(home, home.ledger.dataset(asked.dataset)).question(asked.target, asked.parameters)
     answer = _answer_of(question.target, question.classes)
+    made_from = profiles_behind(home, path)
     door = Door(home, asked.dataset, Asker(by, access), BEGIN_INSTEAD)
     require_unregistered(door, path, [*question.features, answer], question, is_public=True)
     table = pa.Table.from_batches(read_batches(path, question))
     if len(table) < FEWEST_ROWS:
         raise InputError(f"public={path.name}: {len(table)} rows; a start needs {FEWEST_ROWS}")
-    return starts.keep(home, starts.learn_openly(question, table))
+    return starts.keep(home, starts.learn_openly(question, table), made_from)
 
 
 def _answer_of(target: str, classes: Sequence[Any] | None) -> Feature:

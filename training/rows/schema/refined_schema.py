@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
-from dataclasses import replace
 
-from accountant.errors import RowsUnavailable, SchemaError, UnknownName
+from accountant.errors import SchemaError
 from accountant.home import Home
-from accountant.ledger.families.families import Dataset
-from accountant.ledger.families.schema_profiles import SchemaProfile
-from accountant.ledger.refined import profile_of_entry, require_profiles
-from dpserve_verify.errors import InputError
-from training.rows.packed.names import schema_file
+from accountant.ledger.refined import require_profiles
 from training.rows.schema.schema import MARK, Schema
-
-COMMENT = re.compile(rf"{re.escape(MARK)}\S+, entry (?P<entry>[0-9]{{1,15}}) of the ledger".encode())
 
 
 def check_refined(home: Home, raw: bytes, schema: Schema, families: Collection[str]) -> None:
@@ -31,37 +23,3 @@ def check_refined(home: Home, raw: bytes, schema: Schema, families: Collection[s
         )
     with home.ledger.log.database.reading() as connection:  # and again in the transaction that enters the dataset
         require_profiles(connection, schema.refined, families)
-
-
-def with_profiles(home: Home, dataset: Dataset) -> Dataset:
-    """Add to a dataset the profiles that its schema was refined from, where its entry names none: those registered
-    before entries did have a schema that says so in its first line.
-    """
-    if dataset.registration.refined:
-        return dataset
-    try:
-        raw = schema_file(home, dataset).read_bytes()
-    except (
-        OSError,
-        RowsUnavailable,
-    ):  # on another host: the digest of its text stands in the entry, and nothing else is known here
-        return dataset
-    profiles = _profiles_before(home, raw, dataset.identities)
-    return replace(dataset, registration=replace(dataset.registration, refined=profiles)) if profiles else dataset
-
-
-def _profiles_before(home: Home, raw: bytes, families: Collection[str]) -> tuple[SchemaProfile, ...]:
-    """Find the profile that a refined schema's first line names, behind those of the schema that was refined."""
-    match = COMMENT.match(raw)
-    if match is None:
-        return ()
-    with home.ledger.log.database.reading() as connection:
-        try:
-            profile = profile_of_entry(connection, int(match["entry"]), families)
-            counted = home.ledger.dataset(profile.dataset)
-        except (InputError, UnknownName):  # refined from a profile of another ledger: of people who are not here
-            return ()
-    before = with_profiles(home, counted).registration.refined
-    with home.ledger.log.database.reading() as connection:
-        earlier = tuple(profile_of_entry(connection, record.entry, families) for record in before)
-    return (*earlier, profile)

@@ -15,6 +15,7 @@ from serving.cli.backends.reports import write_report
 from serving.cli.backends.server.connection import Connection
 from serving.cli.backends.server.statements import verified_answer, verified_profile, verified_worth
 
+made_up = later("training.datasets.made_up")
 synthetic_rows = later("training.measuring.profile.synthetic_rows")
 
 
@@ -73,7 +74,10 @@ class ServerMeasurements(Measurements):
             )
         with replacing(out) as partial:
             partial.write_bytes(written)
-        return dict(synthetic_rows.describe(marked))
+        about = dict(synthetic_rows.describe(marked))
+        if out.suffix == ".csv":
+            made_up.write_mark(out, made_up.SYNTHETIC, about)
+        return about
 
     def plan_query(self, request: Request) -> Body:
         """Return the price of a query."""
