@@ -4,8 +4,8 @@ A file, a request and a notebook make an Arrow column of what they hold, and not
 values, which missing ones and which refusals it has. By feature and type of the column (`written`: how its texts are
 written):
 
-- a number: of numbers and decimals the value, of texts the number; null and NaN are missing, and what is infinite lies
-  beyond every cut point; a truth value is no number;
+- a number: of numbers and decimals the value, of texts the number, any dash a minus; null and NaN are missing, and
+  what is infinite lies beyond every cut point; a truth value is no number;
 - a truth value: of booleans, of the numbers 0 and 1, of texts the words for yes and no;
 - a date, a moment, a time of day: of dates, timestamps (in UTC) and times, of texts by their patterns; no number is
   one;
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from models.features.date_patterns import month_of, patterns_of
 from models.features.features import CalendarFeature, CategoricalFeature, Feature, NumericFeature
-from models.features.written import USUAL, Written
+from models.features.written import DASHES, PLAIN_SIGNS, USUAL, Written
 
 NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]  # a missing value, in texts that stand for another type
 _DAY_US = 86_400_000_000
@@ -188,21 +188,22 @@ _THOUSANDS = {".": r"\.", ",": ",", " ": _BLANKS, "'": "['\u2019]"}
 
 
 def number_pattern(written: Written) -> str:
-    """Return what a number looks like in a text, without blanks about it."""
+    """Return what a number looks like in a text with PLAIN_SIGNS, without blanks about it."""
     mark, whole = _MARKS[written.decimal], "[0-9]+"
     if written.thousands:
         whole = f"(?:[0-9]+|[0-9]{{1,3}}(?:{_THOUSANDS[written.thousands]}[0-9]{{3}})+)"
     number = rf"(?:(?:{whole}(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?|{_NO_DIGITS})"
     if not written.unit_mark:
         return rf"[+-]?{number}"
-    unit, blanks = re.escape(written.unit_mark), f"{_BLANKS}*"
+    unit, blanks = re.escape(written.unit_mark.translate(PLAIN_SIGNS)), f"{_BLANKS}*"
     return rf"(?:[+-]?{number}(?:{blanks}{unit})?|[+-]?{unit}{blanks}{number}|{unit}{blanks}[+-]{number})"
 
 
 def _numbers_of(texts: pa.Array, written: Written) -> _Meant:
+    texts = pc.replace_substring_regex(texts, f"[{DASHES}]", "-")
     fits = pc.match_substring_regex(texts, f"^{number_pattern(written)}$")
     if written.unit_mark:
-        unit = re.escape(written.unit_mark)
+        unit = re.escape(written.unit_mark.translate(PLAIN_SIGNS))
         texts = pc.replace_substring_regex(texts, f"^([+-]?){unit}{_BLANKS}*|{_BLANKS}*{unit}$", r"\1")
     if written.thousands:
         texts = pc.replace_substring_regex(texts, _THOUSANDS[written.thousands], "")

@@ -27,6 +27,10 @@ Decimal = Literal[".", ",", "either"]
 Thousands = Literal["", ".", ",", " ", "'"]
 ISO_DATE = "YYYY-MM-DD"
 MOST_WORDS, LONGEST_WORD = 1000, 200  # of words that stand for a missing value, or for yes or no; characters of one
+# Signs that are read as the minus of a keyboard: minus, hyphens and dashes, as word processors and banks write them.
+DASHES = "\u2212\u2010\u2011\u2012\u2013\u2014\ufe63\uff0d"
+PLAIN_SIGNS = str.maketrans(dict.fromkeys(DASHES, "-"))
+_MINUS = {"minus", "neg", "neg.", "negative", "negativ", "moins", "menos", "meno", "mínus"}
 _UNIT = re.compile(r"[^-+.,'0-9\s\"]([^\n\"]{0,18}[^\s\"])?")
 # As schemas spell them, and people know them; every other has Python's own name.
 USUAL_ENCODINGS = (
@@ -135,6 +139,10 @@ class Written:
                 return f"{name}: at most {MOST_WORDS} words, of at most {LONGEST_WORD} characters each"
         if problem := date_patterns.problem_of(self.dates, self.first_year):
             return problem
+        if self.unit_mark.translate(PLAIN_SIGNS).startswith("-") or self.unit_mark.lower() in _MINUS:
+            return (
+                f"unit_mark: {self.unit_mark!r}: is a minus, and no unit; say nothing of it, a number is read with it"
+            )
         if self.unit_mark and not _UNIT.fullmatch(self.unit_mark):
             return f"unit_mark: {self.unit_mark!r}: must be a sign or a word as in 5 % or 5 kg, without blanks about it"
         if self.thousands and self.decimal in ("either", self.thousands):

@@ -46,6 +46,7 @@ ASKED = (
     "made_up",
     *PERSON,
     *IDS,
+    "as_read",
 )
 LABELS = {
     "unit_mark": "unit beside the number", "written": "dates", "first_year": "first year of two digits",
@@ -254,7 +255,7 @@ async def register(request: Request) -> Response:
     if not family:
         body |= {name: typed[name] for name in ("epsilon", "delta", "delta_outside", "holdout") if typed[name]}
     body |= {"family": [family] if family else [], "made_up": bool(typed["made_up"])}
-    body |= {name: True for name in IDS if typed[name]}
+    body |= {name: True for name in (*IDS, "as_read") if typed[name]}
     body |= {"new_people": bool(typed["reason"]), **({"reason": typed["reason"]} if typed["reason"] else {})}
     try:
         body["contributions"] = whole_number(typed["contributions"])

@@ -145,7 +145,8 @@ def draft_to_json(draft: Draft) -> dict[str, Any]:
     return {
         "draft": draft.id, "file": draft.name, "state": draft.state, "bytes": draft.size, "received": draft.received,
         "columns": [group.to_json() for group in groups_of(draft)],
-        "problems": list(draft.problems), "cells": list(draft.cells),
+        "problems": list(draft.problems), "cells": list(draft.cells), "rows": draft.rows,
+        "questions": list(draft.questions),
         "error": None if draft.state in AT_WORK else draft.refusal,
         "dataset": (draft.asked or {}).get("name") if draft.state == "registered" else None,
     }  # fmt: skip
@@ -180,20 +181,22 @@ LINE = json_schemas.record(
 CELLS = json_schemas.record(
     {
         "column": json_schemas.TEXT,
-        **dict.fromkeys(("fits", "clipped", "other", "missing", "refused"), json_schemas.REAL),
+        **dict.fromkeys(("fits", "clipped", "other", "missing", "refused", "like_listed"), json_schemas.REAL),
     },
-    says="shares of the column's cells: `clipped` lie outside of the range, `other` are not listed, `refused` cannot "
-    "be read",
+    says="shares of the column's cells: `clipped` lie outside of the range, `other` are not listed, of which "
+    "`like_listed` differ from a listed one in form alone, `refused` cannot be read",
 )
 DRAFT = json_schemas.record(
     {
         "draft": json_schemas.TEXT, "file": json_schemas.TEXT, "state": {"enum": list(STATES)},
         "bytes": json_schemas.COUNT, "received": json_schemas.COUNT, "columns": json_schemas.array(LINE),
         "problems": json_schemas.array(PROBLEM), "cells": json_schemas.array(CELLS),
+        "rows": json_schemas.COUNT, "questions": json_schemas.array(json_schemas.TEXT),
         "error": json_schemas.maybe(json_schemas.ANY_OBJECT),
         "dataset": json_schemas.maybe(json_schemas.TEXT),
     },
-    says="`error`: why the last step was refused",
+    says="`error`: why the last step was refused; `rows`: how many were read; `questions`: what must be meant "
+    "before they are registered (`as_read`)",
 )  # fmt: skip
 
 

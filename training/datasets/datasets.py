@@ -114,7 +114,7 @@ def register(
             people = _people_of(scan, answer, by_name, by_values, schema)
             guard.require_enough(people, how.column, others)
             check_packed(schema, data, packed, relation)
-            asker = asker.shown(FileCheck([], packed.counts))
+            asker = asker.shown(FileCheck([], packed.counts, schema.records))
             files = _files(about, len(schema.targets), parting is not None, person is not None)
             mac = write_packed(home, folder, files, raw, people)
             about = replace(about, commitment=mac)

@@ -35,5 +35,5 @@ def check_file(schema: Schema, data: Path) -> FileCheck:
         check_counts(schema, data, counts)
     except DataError as error:
         looked = find_problems(schema, data)
-        return FileCheck(looked.problems or [problem_of(error)], counts or looked.counts)
-    return FileCheck([], counts)
+        return FileCheck(looked.problems or [problem_of(error)], counts or looked.counts, schema.records)
+    return FileCheck([], counts, schema.records)

@@ -72,6 +72,13 @@ class RegistrationRequest(Checked):
     distinct_ids: Annotated[
         StrictBool, Field(description="ids that capitals or leading zeros alone tell apart are different people")
     ] = False
+    as_read: Annotated[
+        StrictBool,
+        Field(
+            description="what the check of the rows asks about is meant: their number, and cells that are "
+            "written otherwise than listed"
+        ),
+    ] = False
 
     def said_ids(self) -> tuple[str, ...]:
         """Return what is said of the ids, as the entry has it."""

@@ -80,7 +80,7 @@ def guide(
     place.write_text(text, "utf-8")
     with show_busy("checking every row"):
         check = check_file(parse_schema(text.encode()), data)
-    print(f"\n{align_columns(check.columns_table())}\n")
+    print(f"\n{align_columns(check.columns_table())}\n{check.words()}\n")
     if check.problems:  # nothing more is asked
         print(align_columns(check.problems_table()))
         again = shlex.join(["dpserve", "schema", "check", str(place), "--data", str(data)])

@@ -53,8 +53,9 @@ def register(
 def register_source(
     request: RegistrationRequest, source: RowSource, schema: Path, json: bool = False, is_shown: bool = False
 ) -> None:
-    """Register rows, and show the dataset. On a terminal what becomes of each column's cells is shown before anything
-    is entered, unless the steward has seen it (`is_shown`).
+    """Register rows, and show the dataset. What becomes of each column's cells is shown before anything is entered,
+    unless the steward has seen it (`is_shown`), and what is seldom meant is asked: on a terminal; elsewhere the request
+    must answer.
     """
     home = Home.open()
     request.check()
@@ -67,22 +68,30 @@ def register_source(
 
         def show_counts(check: FileCheck) -> None:
             busy.close()  # the spinner writes over a question
-            _confirm_counts(request.name, check)
+            if not (is_shown or json):
+                note(align_columns(check.columns_table()))
+                note(check.words())
+            if json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+                check.require_meant(request.as_read)
+            elif not request.as_read:
+                _confirm(request.name, check, is_shown)
 
-        is_terminal = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
-        look = None if is_shown or json or not is_terminal else show_counts
         with rows_at(home, source, schema, request.unit) as (rows, origin):
-            dataset = register_requested(home, request, rows, schema, this_user(), origin, row_query, access, look)
+            dataset = register_requested(
+                home, request, rows, schema, this_user(), origin, row_query, access, show_counts
+            )
     if dataset.holdout is None and not request.family and request.holdout is None:
         note("All rows are for training. With --holdout 0.2 a fifth of the people would be kept aside, with a budget")
         note("of their own, so that models can be evaluated on them; that cannot be declared later.")
     show_as_is(home, dataset, json)
 
 
-def _confirm_counts(name: str, check: FileCheck) -> None:
-    """Show what becomes of the cells; ask where many are clipped. InputError where the answer is no."""
-    note(align_columns(check.columns_table()))
-    if clipped := check.mostly_clipped():
+def _confirm(name: str, check: FileCheck, is_shown: bool) -> None:
+    """Ask whether what is seldom meant is meant, and many clipped cells. InputError where the answer is no."""
+    if check.questions() and not ask(f"Register {name} so, permanently (yes or no)", "no", read_yes):
+        remedies = "; ".join(check.questions().values())
+        raise InputError(f"dataset={name}: not registered; {remedies}")
+    if not is_shown and (clipped := check.mostly_clipped()):
         note(f"Half of the cells or more lie outside of the range: {', '.join(clipped)}.")
         if ask(f"Register {name} so, permanently (yes or no)", "no", read_yes) is False:
             raise InputError(

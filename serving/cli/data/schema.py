@@ -33,7 +33,7 @@ def check(
         result = check_file(parse_schema(schema_bytes(schema)), data)
     fits = f"{data.name} can be registered with {schema.name}"
     end = align_columns(result.problems_table()) if result.problems else fits
-    text = f"{align_columns(result.columns_table())}\n{end}"
+    text = f"{align_columns(result.columns_table())}\n{result.words()}\n{end}"
     show(json, result.to_json(), text)
     if result.problems:
         raise typer.Exit(2)

@@ -42,7 +42,7 @@ CELLS = {
     "nothing in the range": (NUMBER, ["1000", ""], (0, 5, 0, 5), "outside of the range", ", outside: expected"),
     "a wrong unit": ("type: numeric, range: [0, 1]", ["30", "40"], None, "outside of the range", ", outside: expected"),
     "cut points have no outside": ("type: numeric, edges: [0, 1]", ["30", "40"], (10, 0, 0, 0), None, ""),
-    "only missing": (NUMBER, ["", "NA"], (0, 0, 0, 10), None, ""),
+    "only missing": (NUMBER, ["", "NA"], (0, 0, 0, 10), "no cell of the column holds anything", None),
     "a decimal comma": (NUMBER, ["1,5", "2"], None, "decimal comma", ", decimal: ','"),
     "a mark before three digits": (NUMBER, ["1,234", "2"], None, "before three digits", ", thousands: ','"),
     "a word for nothing": (NUMBER, ["?", "2"], None, "missing value", ", missing_words: ['?']"),
@@ -83,7 +83,7 @@ TEXTS = {
     "a name twice": ("a;a;b;note;y\n1;1;yes;n;no\n", "stands twice"),
     "a long row": ("a;b;note;y\n1;yes;n;no\n1;yes;n;no;1\n", "more or fewer cells"),
     "no row": ("a;b;note;y\n", "no rows"),
-    "nothing fits": ("a;b;note;y\n;;n;no\n", "no cell of any feature fits"),
+    "nothing fits": ("a;b;note;y\n;;n;no\n", "no cell of the column holds anything"),
     "another alphabet": ("a;b;note;y\n1;yes;n;nö\n", "not UTF-8"),
     "ends of an old Macintosh": ("a;b;note;y\r1;yes;n;no\r", None),
     "blanks about names": (" a; b ;note; y\n1;yes;n;no\n", None),
@@ -210,6 +210,7 @@ def test_shares_are_exact_and_neither_all_nor_none_is_rounded_to(tmp_path, asked
     assert check.counts["a"].shares() == ["> 99.9 %", "< 0.1 %", "-", "-", "-"]
     assert check.to_json()["columns"][0] == {
         "column": "a", "fits": 4999 / 5000, "clipped": 1 / 5000, "other": 0, "missing": 0, "refused": 0,
+        "like_listed": 0,
     }  # fmt: skip
     check = asked(schema_of(), write(tmp_path / "rows.csv", ["1", "many", "", "500"]))
     assert check.counts["a"].shares() == ["25.0 %", "25.0 %", "-", "25.0 %", "25.0 %"]

@@ -31,7 +31,11 @@ OTHERWISE = {
     "a dot": (PLACES, lambda text: text + ".", "a dot after them"),
     "floats of codes": (("1", "2"), lambda text: text + ".0", "`.0` after them"),
     "zeros": (('"010"', '"020"'), lambda text: text.strip('"').lstrip("0"), "other zeros before them"),
-    "all at once": (PLACES, lambda text: f' "{text.upper()}."', "blanks, capitals, quotes or a dot of their own"),
+    "all at once": (
+        PLACES,
+        lambda text: f' "{text.upper()}."',
+        "blanks, capitals, zeros, quotes or a dot of their own",
+    ),
     "other words": (PLACES, lambda text: "x" + text, "other: expected"),
 }
 

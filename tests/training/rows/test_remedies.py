@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import yaml
 
 from accountant.errors import DataError
 from models.features.column_law import read_numbers, read_texts
 from models.features.features import CalendarFeature
+from models.features.written import Written
 from training.datasets.file_check import check_file
 from training.datasets.packing import pack
 from training.rows.schema.schema import Schema, parse_schema
+from training.rows.sources.sniff import Column
 from training.rows.tables.cell_tests import explain_cells
 from training.rows.tables.data import raw_values, read_batches
 from training.rows.tables.row_files import read_columns
@@ -80,7 +83,11 @@ CASES = {
     ),
     "brackets for a minus": Case(NUMBER, ["(5)", "6"], [-5, 6], writes={"(5)": "-5"}),
     "a minus after": Case(NUMBER, ["5-", "6"], [-5, 6], writes={"5-": "-5"}),
-    "another minus": Case(NUMBER, ["\u22125", "6"], [-5, 6], writes={"\u22125": "-5"}),
+    "a minus and a blank": Case(NUMBER, ["\u2212 5", "6"], [-5, 6], writes={"\u2212 5": "-5"}),
+    "another minus, blanks between thousands": Case(
+        NUMBER, ["\u22121\u00a0505,11", "6"], [-1505.11, 6], {"thousands": " ", "decimal": ","}
+    ),
+    "a minus before money": Case(NUMBER, ["\u2011$5", "$-2.5"], [-5, -2.5]),
     "less than": Case(NUMBER, ["<5", "6"], [5, 6], writes={"<5": "5"}),
     "Arabic digits": Case(NUMBER, ["٤٥", "6"], [45, 6], writes={"٤٥": "45"}),
     "a question mark": Case(NUMBER, ["?", "6"], [NAN, 6]),
@@ -340,3 +347,32 @@ def test_a_file_that_is_refused_is_read_as_meant_once_its_remedy_is_done(tmp_pat
     [columns] = read_columns(path, schema.features, schema)
     assert columns["a"].tolist() == case.meant
     assert pack(path, schema).labels.tolist() == [0, 1][: len(case.meant)]
+
+
+MINUS = "-\u2212\u2010\u2011\u2012\u2013\u2014\ufe63\uff0d"
+
+
+@pytest.mark.parametrize("sign", MINUS)
+def test_any_minus_is_a_minus_and_no_unit(sign):
+    texts = pa.array([f"{sign}1", f"{sign}1 505,11", f"2e{sign}2", f"{sign}€ 7", f"7{sign}" if sign == "-" else "7"])
+    numbers = read_numbers(texts.slice(0, 1), Written())
+    assert numbers.tolist() == [-1]
+    kroner = Written(decimal=",", thousands=" ", unit_mark="€")
+    assert read_numbers(texts.slice(0, 4), kroner).tolist() == [-1, -1505.11, 0.02, -7]
+    problem = Written(unit_mark=sign).problem()
+    assert problem is not None
+    assert "is a minus, and no unit" in problem or sign == "-"
+    assert Written(unit_mark=f"{sign}kr").problem() is not None
+    seen = Column()
+    for cell in (f"{sign}1.505,11 kr", f"{sign}0,52 kr", "7.000,00 kr"):
+        seen(cell)
+    assert (seen.kind, seen.decimal, seen.thousands, seen.unit_mark) == ("numeric", ",", ".", "kr")
+
+
+def test_words_for_a_minus_are_no_units_and_others_are():
+    assert all(Written(unit_mark=word).problem() for word in ("minus", "Neg.", "MOINS"))
+    assert not any(Written(unit_mark=word).problem() for word in ("min", "%", "kr", "m\u2011d"))
+    seen = Column()
+    for cell in ("-$1,234.56", "$0.52", "$-3"):
+        seen(cell)
+    assert (seen.kind, seen.decimal, seen.thousands, seen.unit_mark) == ("numeric", ".", ",", "$")

@@ -38,6 +38,8 @@ SPARE_BYTES = 1 << 28  # of the disk, which an upload leaves
 FILE, SCHEMA = "draft.json", "schema.yaml"
 _ID = re.compile(r"[0-9a-f]{32}")
 Json = dict[str, Any]
+# What a check says of the rows: of a draft that was not checked.
+UNCHECKED: Json = {"problems": (), "cells": (), "rows": 0, "questions": ()}
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Draft:
     answers: Sequence[Json] = ()
     problems: Sequence[Json] = ()
     cells: Sequence[Json] = ()
+    rows: int = 0
+    questions: Sequence[str] = ()
     asked: Json | None = None
     refusal: Json | None = None
     is_sample: bool = False
@@ -158,15 +162,13 @@ class Drafts:
         with self._alone(draft):
             self._from(draft.id, COLUMNS, PROBLEMS, READY)
             replace_unsynced(self.folder / draft.id / SCHEMA, schema.encode(), PRIVATE)
-            return self._ask(
-                replace(self._read(draft.id), state=CHECKING, answers=answers, problems=(), cells=(), refusal=None)
-            )
+            return self._ask(replace(self._read(draft.id), state=CHECKING, answers=answers, refusal=None, **UNCHECKED))
 
     def look_again(self, draft: Draft, form: Json) -> Draft:
         """Request another look at the file, in the encoding and with the delimiter of `form`."""
         with self._alone(draft):
             self._from(draft.id, COLUMNS, PROBLEMS, READY, UNREADABLE)
-            again = replace(self._read(draft.id), answers=(), problems=(), refusal=None)
+            again = replace(self._read(draft.id), answers=(), refusal=None, **UNCHECKED)
             return self._ask(replace(again, state=LOOKING, form=form))
 
     def register(self, draft: Draft, asked: Json) -> Draft:
@@ -213,7 +215,7 @@ class Drafts:
         """Delete the uploaded rows of a draft that is registered, and all that was told of them."""
         shutil.rmtree(self.folder / draft.id / "file", ignore_errors=True)
         proposal = None if draft.proposal is None else {**draft.proposal, "cells": {}}
-        self.change(draft, problems=(), cells=(), proposal=proposal)
+        self.change(draft, proposal=proposal, **UNCHECKED)
 
     def get(self, identity: str, by: str) -> Draft:
         """Raise UnknownName where there is none of theirs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from accountant.access.grants import Access
@@ -30,9 +31,10 @@ def register_requested(
 ) -> Dataset:
     """Register `rows`, as `by` asked for. `origin`: where they came from, if not from there; `query`: by which.
     `access`: what `by` may see; None: they hold the home's keys. `look` shows them what becomes of the cells before
-    anything is entered, and raises to end the registration.
+    anything is entered, and raises to end the registration; None: what is asked then must be answered by the request.
     """
     request.check()
+    look = look or partial(FileCheck.require_meant, is_meant=request.as_read)
     made_up.require_real(rows, request.made_up)
     return datasets.register(
         home, request.name, rows, schema, request.total(), Relation(request.relation), request.unit,

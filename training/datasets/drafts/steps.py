@@ -138,7 +138,8 @@ def _changes(home: Home, drafts: Drafts, draft: Draft, rows: Path) -> dict[str, 
     if draft.state in (LOOKING, CHECKING):
         check = check_file(parse_schema(schema_bytes(schema)), rows).to_json()
         problems = check["problems"][:MOST_PROBLEMS]
-        return {"state": PROBLEMS if problems else READY, "problems": problems, "cells": check["columns"]}
+        found = {"problems": problems, "cells": check["columns"], "rows": check["rows"]}
+        return {"state": PROBLEMS if problems else READY, **found, "questions": check["questions"]}
     origin = f"{draft.name}, which was uploaded" if draft.path is None else draft.path
     if draft.into:
         access = access_of(home.ledger, draft.by)

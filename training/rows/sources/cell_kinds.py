@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 
 from models.features.date_patterns import pattern_of
+from models.features.written import PLAIN_SIGNS
 from training.rows.people.people import NOBODY, PLACEHOLDERS
 
 YES = {"ja", "j", "oui", "si", "sí", "y", "t", "on", "wahr", "x", "vrai", "verdadero"}
@@ -34,8 +35,10 @@ UNITS = frozenset(_UNITS.split())
 _MISSING = {*NOBODY, *PLACEHOLDERS, "--", "nc", "n/c", "n.c.", "nsp", "s.o.", "k.a.", "inconnu", "unbekannt"}
 _NUMBER = r"\d(?:[\d.,'’ \u00a0\u2009\u202f]*\d)?"
 _UNIT = r"[^\s\d.,'’+\-<>~()][^\s\d]{0,11}\d?"
-_WITH_UNIT = re.compile(
-    rf"[-+]?\s*(?:{_NUMBER}\s*(?P<after>{_UNIT})|(?P<before>{_UNIT}?[^\s\d]|{_UNIT})\s*[-+]?{_NUMBER})"
+_WITH_UNIT = re.compile(rf"[-+]?\s*(?:{_NUMBER}\s*{_UNIT}|(?:{_UNIT}?[^\s\d]|{_UNIT})\s*[-+]?{_NUMBER})")
+_ANY_UNIT = "|".join(map(re.escape, sorted(UNITS, key=len, reverse=True)))
+_WITH_KNOWN_UNIT = re.compile(
+    rf"[-+]?\s*(?:{_NUMBER}\s*(?P<after>{_ANY_UNIT})|(?P<before>{_ANY_UNIT})\s*[-+]?{_NUMBER})"
 )
 NUMBER_WITH_UNIT = "a number with a unit"
 A_MISSING_WORD, A_TRUTH, A_TEXT = "a word for a missing value", "a word for yes or no", "text"
@@ -52,7 +55,12 @@ _KINDS = (
     ("a number with a decimal comma", re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?|[-+]?\d+,")),
     ("a number with a decimal point", re.compile(r"[-+]?\d*\.\d+([eE][-+]?\d+)?|[-+]?\d+\.")),
     ("a number with marks between thousands", re.compile(r"[-+]?\d{1,3}([., '’\u00a0\u2009\u202f]\d{3})+([.,]\d+)?")),
-    ("a negative number in another form", re.compile(r"\([\d., ]+\)|[\d., ]+-|[−–]\s*[\d., ]+")),
+    (
+        "a negative number in another form",
+        re.compile(
+            r"\([\d., '’\u00a0\u2009\u202f]+\)|[\d., '’\u00a0\u2009\u202f]+-|-\s+\d[\d., '’\u00a0\u2009\u202f]*"
+        ),
+    ),
     ("a number with a sign of more or less", re.compile(r"[<>~≈≤≥±]=?\s*[-+]?\d.*|\d+\s*[-–]\s*\d+|\d+\+")),
     (NUMBER_WITH_UNIT, _WITH_UNIT),
 )
@@ -60,7 +68,7 @@ _KINDS = (
 
 def kind_of(cell: str) -> str:
     """Return what stands in a cell that does not fit, in kind."""
-    text = cell.strip()
+    text = cell.strip().translate(PLAIN_SIGNS)
     if is_missing_word(text):
         return A_MISSING_WORD
     if text.lower() in YES | NO:
@@ -75,9 +83,14 @@ def is_missing_word(text: str) -> bool:
 
 def unit_beside(text: str) -> str | None:
     """Return the unit of UNITS that stands before or after a number; None where it is another text."""
-    match = _WITH_UNIT.fullmatch(text)
-    unit = match and (match["after"] or match["before"])
-    return unit if unit in UNITS else None
+    match = _WITH_KNOWN_UNIT.fullmatch(text.translate(PLAIN_SIGNS))
+    return match and (match["after"] or match["before"])
+
+
+def without_unit(text: str, unit: str) -> str:
+    """Return a number without the unit before it, behind its sign or not, or after it."""
+    sign = text[: text[:1] in "+-" and 1]
+    return sign + text.removeprefix(sign).strip().removeprefix(unit).removesuffix(unit).strip()
 
 
 @lru_cache(maxsize=4096)

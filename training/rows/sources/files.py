@@ -375,17 +375,17 @@ class _Rewritten(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Fill the buffer with as many rows as it takes, at least one, and keep what it does not take."""
         room = memoryview(buffer).cast("B")
-        while len(self._rest) < len(room) and (rows := self._next_rows()):
+        while len(self._rest) < len(room):
+            with self._table.reading_quotes():
+                rows = [*islice(self._rows, FIRST_ROWS)]
+            if not rows:
+                break
             out = io.StringIO(newline="")
             csv.writer(out, delimiter="\t", lineterminator="\n").writerows(rows)
             self._rest += out.getvalue().encode()
         part, self._rest = self._rest[: len(room)], self._rest[len(room) :]
         room[: len(part)] = part
         return len(part)
-
-    def _next_rows(self) -> list[list[str]]:
-        with self._table.reading_quotes():
-            return [*islice(self._rows, FIRST_ROWS)]
 
 
 def _is_text(kind: pa.DataType) -> bool:

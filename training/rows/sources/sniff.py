@@ -12,8 +12,17 @@ from typing import cast
 from models.features.column_law import NULLS, number_pattern
 from models.features.csv_lines import CsvLines
 from models.features.date_patterns import day_of, has_short_year, pattern_of, problem_of
-from models.features.written import FALSE, TRUE, Decimal, Delimiter, Form, Thousands, Written
-from training.rows.sources.cell_kinds import DATES, DAYS, NO, YES, is_missing_word, patterns_like, unit_beside
+from models.features.written import FALSE, PLAIN_SIGNS, TRUE, Decimal, Delimiter, Form, Thousands, Written
+from training.rows.sources.cell_kinds import (
+    DATES,
+    DAYS,
+    NO,
+    YES,
+    is_missing_word,
+    patterns_like,
+    unit_beside,
+    without_unit,
+)
 from training.rows.sources.encoding import list_readings
 from training.rows.sources.files import CsvTable
 
@@ -26,7 +35,7 @@ FIRST_LINES = 5
 LIKE_IDS_AMONG = 2_000  # cells
 LONGEST = 1_000  # characters of a number, a date or a word
 _WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]*)")
-_BELOW_ONE = re.compile(r"[+-]?0+[.,]")  # no mark between thousands stands after nothing
+_BELOW_ONE = re.compile(r"[+-]?0+([.,])")  # no mark between thousands stands after nothing
 _SAID = [(".", ""), (",", ""), ("either", ""), (".", ","), (",", "."), (".", " "), (",", " "), (".", "'"), (",", "'")]
 # How numbers may be written, the plainest first.
 _NUMBERS = {
@@ -112,16 +121,17 @@ class Column:
             self._seen.append(real)
 
     def _see_number(self, text: str) -> None:
+        text = text.translate(PLAIN_SIGNS)
         unit = unit_beside(text)
         if unit is not None:
             self._numbers = self.unit_mark in ("", unit)
-            self.unit_mark, text = unit, text.removeprefix(unit).removesuffix(unit).strip()
-            if _WHOLE.fullmatch(text):
-                return
+            self.unit_mark, text = unit, without_unit(text, unit)
+        if _WHOLE.fullmatch(text):
+            return
         self._marks.update(text)
-        below_one = _BELOW_ONE.match(text) is not None
+        below_one = _BELOW_ONE.match(text)
         fitting = (each for each in self._forms if _NUMBERS[each].fullmatch(text))
-        self._forms = [each for each in fitting if not (below_one and each.thousands)]
+        self._forms = [each for each in fitting if not (below_one and each.thousands == below_one[1])]
         self._numbers = self._numbers and bool(self._forms)
 
     @property

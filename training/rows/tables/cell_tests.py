@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from models.features.column_law import Misfit, read_column
 from models.features.date_patterns import has_short_year, pattern_of
 from models.features.features import BooleanFeature, CalendarFeature, DateFeature, Feature
-from models.features.written import Written
+from models.features.written import PLAIN_SIGNS, Written
 from training.rows.schema.schema import Target
 from training.rows.sources.cell_kinds import (
     A_MISSING_WORD,
@@ -26,6 +26,7 @@ from training.rows.sources.cell_kinds import (
     NUMBER_WITH_UNIT,
     kind_of,
     unit_beside,
+    without_unit,
 )
 
 Verdict = tuple[str, str]  # what is found, and the remedy
@@ -77,7 +78,7 @@ def _explain_truth(text: str, written: Written) -> Verdict:
 
 def _explain_number(text: str, written: Written) -> Verdict:
     if written.unit_mark:
-        text = text.removeprefix(written.unit_mark).removesuffix(written.unit_mark).strip()
+        text = without_unit(text.translate(PLAIN_SIGNS), written.unit_mark.translate(PLAIN_SIGNS))
     kind = kind_of(text)
     if kind == NUMBER_WITH_UNIT:
         return kind, _remedy_of_unit(text, written)

@@ -4,8 +4,10 @@ shown before they are registered, stored in no ledger, and told to nobody else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,13 @@ from numpy.typing import NDArray
 from models.features.features import CategoricalFeature, Feature, NumericFeature
 from training.rows.packed.cells import Span
 from training.rows.schema.schema import Schema
+from training.rows.tables.near_misses import BLANKS, NearMisses
 
 LEAST_LISTED, LEAST_WITHIN = 0.5, 0.1  # of the cells that are there
+MOST_MISSES = 0.01  # of the cells that are there: so many that differ from a listed one in form are asked about
+TRIM = "say `trim: true` under `format`: then blanks about a text do not count"
+AS_WRITTEN = "list the values as the file writes them, or write the cells as listed"
+EMPTY = "no cell of the column holds anything", "put it under `ignore`, or fill it in"
 PARTS = ("fits", "clipped", "other", "missing", "refused")
 
 
@@ -23,7 +30,8 @@ PARTS = ("fits", "clipped", "other", "missing", "refused")
 class ColumnCount:
     """Counts the cells of a column: those that are `missing`; `clipped`, outside of the declared range; `other`, none
     of the listed values; `refused`, which cannot be read; and the rest, which fit. `span`: the declared range, None
-    where there is none; `expected`: most cells may be other, or clipped.
+    where there is none; `expected`: most cells may be other, or clipped; `may_be_empty`: all may be missing. `misses`:
+    of those that are other, how many differ from a listed value in form alone, by how.
     """
 
     name: str
@@ -35,6 +43,8 @@ class ColumnCount:
     clipped: int = 0
     other: int = 0
     refused: int = 0
+    may_be_empty: bool = False
+    misses: Counter[str] = field(default_factory=Counter)
 
     @property
     def fits(self) -> int:
@@ -60,9 +70,43 @@ class ColumnCount:
         if isinstance(self.feature, CategoricalFeature):
             self.other += int(np.count_nonzero(codes == len(self.feature.values)))
 
+    def add_misses(self, texts: Iterable[tuple[str, int]]) -> None:
+        """Count texts that are not listed, each with how often it stands there, by how they are like a listed one."""
+        for text, times in texts:
+            if (form := self.near_misses(text)) is not None:
+                self.misses[form] += times
+
+    @cached_property
+    def near_misses(self) -> NearMisses:
+        """Return what finds those that are like a listed value."""
+        assert isinstance(self.feature, CategoricalFeature)
+        return NearMisses(self.feature.values)
+
+    @property
+    def _remedy_of_misses(self) -> str:
+        return TRIM if self.misses.most_common(1)[0][0] == BLANKS else AS_WRITTEN
+
+    def question(self) -> str | None:
+        """Return what is asked of the column before it is registered: noticeably many cells that are read as other and
+        differ from a listed value in form alone; None where that is not so.
+        """
+        misses, present = self.misses.total(), self.cells - self.missing - self.refused
+        if not misses or misses < MOST_MISSES * present:
+            return None
+        share, form = _percent(misses, self.cells), self.misses.most_common(1)[0][0]
+        return f"{self.name}: {share} of the cells are as a listed value but for {form}, and are read as other"
+
+    def remedy(self) -> str:
+        """Return what makes such cells be read as the listed values."""
+        return f"{self.name}: {self._remedy_of_misses}"
+
     def problem(self) -> tuple[str, str] | None:
-        """Return what refuses the column, and the remedy: a list or a range that hardly a cell fits."""
+        """Return what refuses the column, and the remedy: a list or a range that hardly a cell fits, or
+        that nothing stands in it.
+        """
         present = self.cells - self.missing - self.refused
+        if self.cells and self.missing == self.cells and not self.may_be_empty:
+            return EMPTY
         if self.expected or not present:
             return None
         if self.span is not None and self.fits < LEAST_WITHIN * present:
@@ -70,6 +114,8 @@ class ColumnCount:
             return found, "declare the range that is publicly known, or say `outside: expected` of the column"
         if self.other and self.fits < LEAST_LISTED * present:
             found = f"{self.other / present:.0%} of the cells are not listed under `values`"
+            if 2 * self.misses.total() > self.other:
+                return f"{found}: they have {self.misses.most_common(1)[0][0]}", self._remedy_of_misses
             return found, "list the values that are publicly known, or say `other: expected` of the column"
         return None
 
@@ -79,7 +125,8 @@ class ColumnCount:
 
     def to_json(self) -> dict[str, Any]:
         """Return the shares of all cells, for the steward's programs."""
-        return {"column": self.name, **{part: getattr(self, part) / max(1, self.cells) for part in PARTS}}
+        shares = {part: getattr(self, part) / max(1, self.cells) for part in PARTS}
+        return {"column": self.name, **shares, "like_listed": self.misses.total() / max(1, self.cells)}
 
 
 def _percent(part: int, whole: int) -> str:
@@ -102,9 +149,14 @@ def counts_of(schema: Schema) -> dict[str, ColumnCount]:
         for feature in schema.features
     }
     for group in schema.groups:
-        counts.setdefault(group.name, ColumnCount(group.name, group, _declared_range(schema, group), True))
+        counts.setdefault(
+            group.name, ColumnCount(group.name, group, _declared_range(schema, group), True, may_be_empty=True)
+        )
     for target in schema.targets:
-        counts.setdefault(target.name, ColumnCount(target.name, None, target.range, target.name in schema.expected))
+        counts.setdefault(
+            target.name,
+            ColumnCount(target.name, None, target.range, target.name in schema.expected, may_be_empty=True),
+        )
     return counts
 
 

@@ -186,7 +186,12 @@ def read_codes(feature: Feature, column: pa.Array, written: Written = USUAL, cou
         words = read_texts(feature.values, column, written)
         words = words if pa.types.is_dictionary(words.type) else words.dictionary_encode()
         listed = feature.encode(np.asarray(words.dictionary.to_pylist(), dtype=object))
-        codes = np.append(listed, np.uint16(feature.missing))[places_in(words)]
+        places = places_in(words)
+        codes = np.append(listed, np.uint16(feature.missing))[places]
+        if count is not None and (unlisted := np.flatnonzero(listed == len(feature.values))).size:
+            times = np.bincount(places, minlength=len(listed) + 1)[unlisted]
+            texts = words.dictionary.take(pa.array(unlisted)).to_pylist()
+            count.add_misses(zip(texts, times.tolist(), strict=True))
     else:
         codes = feature.encode(read_column(feature, column, written))
     if count is not None:

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
-import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,12 +18,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from accountant.errors import DataError
-from models.features.column_law import Misfit, is_text, plain_column, read_numbers, read_texts
+from dpserve_verify.errors import InputError
+from models.features.column_law import Misfit, is_text, plain_column, read_numbers
 from models.features.csv_lines import said_delimiter
-from models.features.features import CategoricalFeature, Feature
+from models.features.features import Feature
 from models.features.written import DELIMITERS
 from training.rows.schema.schema import Schema, Target
 from training.rows.sources.encoding import can_decode, is_utf8
@@ -34,13 +31,12 @@ from training.rows.sources.files import CsvTable, Table, no_such_file
 from training.rows.sources.folders import FolderTable, open_table
 from training.rows.sources.sniff import first_lines, form_of
 from training.rows.tables.cell_tests import NO_CLASS, NOTHING, explain_cells
-from training.rows.tables.column_counts import PARTS, ColumnCount, counts_of, find_misfit
+from training.rows.tables.column_counts import PARTS, TRIM, ColumnCount, counts_of, find_misfit
 from training.rows.tables.data import read_classes, read_codes
 
 CHUNK = 1 << 13  # lines of a .csv that are looked at together
 FIRST = 5  # rows that are named of one problem
-BLANKS, TRIM = "blanks about them", "say `trim: true` under `format`: then blanks about a text do not count"
-AS_WRITTEN = "list the values as the file writes them, or write the cells as listed"
+ABOUT = 1.5  # times as many or as few rows as declared are still about as many
 QUOTE = "quote texts that hold the mark between columns"
 DECLARE = "store the column as the schema declares it, or declare what it holds"
 
@@ -81,18 +77,58 @@ def problem_of(error: DataError) -> Problem:
 
 @dataclass(frozen=True)
 class FileCheck:
-    """What the steward of a file is told: its `problems`, and what becomes of the cells of each column."""
+    """What the steward of a file is told: its `problems`, and what becomes of the cells of each column. `records`:
+    about how many rows the schema declares.
+    """
 
     problems: Sequence[Problem]
     counts: Mapping[str, ColumnCount]
+    records: int
+
+    @property
+    def rows(self) -> int:
+        """Count the rows that were read."""
+        return max((count.cells for count in self.counts.values()), default=0)
+
+    def questions(self) -> dict[str, str]:
+        """Return what is asked before the rows are registered, for it is seldom meant, each with its remedy: far fewer
+        or more rows than declared, and categories that are written otherwise than they are listed.
+        """
+        asked = {words: count.remedy() for count in self.counts.values() if (words := count.question()) is not None}
+        if not self.records / ABOUT <= self.rows <= self.records * ABOUT:
+            asked[f"{self._rows_words()}: far {'fewer' if self.rows < self.records else 'more'}"] = (
+                "mend the file, or say in the schema about how many `records` there are"
+            )
+        return asked
+
+    def require_meant(self, is_meant: bool) -> None:
+        """Raise InputError with all that is asked, unless it `is_meant`."""
+        if asked := self.questions():
+            if is_meant:
+                return
+            text = "; ".join(f"{question}. To mend it: {remedy}" for question, remedy in asked.items())
+            raise InputError(f"as-read: is this meant? {text}. If it is meant, answer by --as-read",
+                             answers=["--as-read"])  # fmt: skip
+
+    def _rows_words(self) -> str:
+        return f"{self.rows} row{'' if self.rows == 1 else 's'} read, and the schema declares about {self.records}"
 
     def to_json(self) -> dict[str, Any]:
         """Return it for programs."""
         return {
             "ok": not self.problems,
+            "rows": self.rows,
+            "records": self.records,
+            "questions": [*self.questions()],
             "problems": [problem.to_json() for problem in self.problems],
             "columns": [count.to_json() for count in self.counts.values()],
         }
+
+    def words(self) -> str:
+        """Say how many rows were read, and what will be asked."""
+        return "\n".join(
+            [f"{self._rows_words()}.", *(f"{question}; {remedy}" for question, remedy in self.questions().items())]
+        )
 
     def columns_table(self, most: int = 24) -> list[tuple[str, ...]]:
         """Return what becomes of the cells of each column; of more than `most`, those alone of which not all fit."""
@@ -133,7 +169,7 @@ def find_problems(schema: Schema, path: Path, most: int | None = None) -> FileCh
                 of_keys = {name: pa.repeat(pa.scalar(key, pa.string()), len(rows)) for name, key in keys.items()}
                 look.at({**dict(zip(names, columns, strict=True)), **of_keys}, rows)
                 if most is not None and len(look.problems) >= most:
-                    return FileCheck([*look.problems.values()], look.counts)
+                    return FileCheck([*look.problems.values()], look.counts, schema.records)
     except FileNotFoundError:
         raise DataError(no_such_file(str(path))) from None
     except DataError as error:
@@ -145,7 +181,7 @@ def find_problems(schema: Schema, path: Path, most: int | None = None) -> FileCh
     look.where = ""
     for name, (found, remedy) in look.shares() if most is None else ():  # of all rows, and no reason of a refusal
         look.note(name, found, remedy)
-    return FileCheck([*look.problems.values()], look.counts)
+    return FileCheck([*look.problems.values()], look.counts, schema.records)
 
 
 class _Look:
@@ -155,7 +191,6 @@ class _Look:
         self.problems: dict[tuple[str, str], Problem] = {}
         self.counts, self.where = counts_of(schema), ""
         self._schema = schema
-        self._misses: dict[str, Counter[str]] = {}
 
     def note(self, column: str, found: str, remedy: str, row: int | None = None) -> None:
         """Note what is wrong with a column, at a row."""
@@ -202,11 +237,6 @@ class _Look:
     def _read(self, feature: Feature, column: pa.Array) -> None:
         count, written = self.counts[feature.name], self._schema.written_as(feature.name)
         read_codes(feature, column, written, count if count.feature is feature else None)
-        if isinstance(feature, CategoricalFeature) and count.feature is feature and not count.expected:
-            misses = self._misses.setdefault(feature.name, Counter())
-            for cell in pc.value_counts(read_texts(feature.values, column, written)).to_pylist():
-                if cell["values"] and (miss := _near_miss(feature, cell["values"])):
-                    misses[miss] += cell["counts"]
 
     def _answer(self, target: Target, rows: Sequence[int], column: pa.Array) -> None:
         written, count = self._schema.written_as(target.name), self.counts[target.name]
@@ -232,42 +262,11 @@ class _Look:
     def shares(self) -> Iterator[tuple[str, tuple[str, str]]]:
         """Yield the columns that hardly a cell fits, with what is found and the remedy."""
         for name, count in self.counts.items():
-            misses = self._misses.get(name, Counter())
-            if (problem := count.problem()) is None:
-                continue
-            [(miss, number)] = misses.most_common(1) or [("", 0)]
-            if miss in NEAR_MISSES and 2 * number > count.other:
-                problem = f"{problem[0]}: they have {miss}", TRIM if miss == BLANKS else AS_WRITTEN
-            yield name, problem
+            if (problem := count.problem()) is not None:
+                yield name, problem
         name, found, remedy = find_misfit(self._schema, self.counts) or ("-", "", "")
         if not name and not self.problems:
             yield name, (found, remedy)
-
-
-def _near_miss(feature: CategoricalFeature, cell: str) -> str | None:
-    """Return how a text differs from a listed one; None of a listed one."""
-    if cell in feature.values:
-        return None
-    for miss, plain in NEAR_MISSES.items() if len(cell) <= LONGEST else ():
-        if plain(cell) in {plain(value) for value in feature.values}:
-            return miss
-    return "none of the listed values"
-
-
-_BLANKS = " \t\r\n\u00a0\u202f\ufeff"
-LONGEST = 200  # characters of a cell that is compared with the listed values
-NEAR_MISSES: dict[str, Callable[[str], str]] = {
-    BLANKS: str.strip,
-    "letters that are put together otherwise (Unicode NFC)": lambda text: unicodedata.normalize("NFC", text),
-    "other capitals": str.casefold,
-    "`.0` after them": lambda text: re.sub(r"\.0+$", "", text),
-    "other zeros before them": lambda text: text.lstrip("0") or "0",
-    "quotes about them": lambda text: text.strip("\"'"),
-    "a dot after them": lambda text: text.rstrip("."),
-    "blanks, capitals, quotes or a dot of their own": lambda text: (
-        unicodedata.normalize("NFC", text).strip(f"{_BLANKS}\"'").rstrip(".").casefold()
-    ),
-}
 
 
 @contextmanager
