@@ -11,11 +11,13 @@ DpserveError                 exit 1
 │   │   └── NothingServed             a model's name answers nothing now; says what could
 │   ├── NameTaken                     the name is in use
 │   ├── WrongState                    a job cannot go from its state to the one asked for
+│   │   └── CameBetween               another registration or block came meanwhile: the caller begins again
 │   └── IdempotencyConflict           an idempotency key came again with another body
 ├── NotInvited               exit 2   a report by nobody whom its campaign asked
 ├── BudgetRefused            exit 3   asked, spent, left and what would fit, all public
 ├── Forbidden                exit 3   whoever asks has no grant for it; names scope, object and how it is granted
 ├── VerificationError        exit 4
+│   ├── EntryRefused                  the auditor's rule refuses an entry before it is written
 │   └── LedgerInvalid                 tree, checkpoint, entry or state machine
 │       └── LedgerReplaced            its file was deleted or replaced while it was open
 ├── LedgerUnavailable        exit 1   the ledger's database cannot be used for now (locked, full, unreachable)
@@ -28,7 +30,7 @@ DpserveError                 exit 1
 
 from __future__ import annotations
 
-from dpserve_verify.errors import DpserveError, InputError, LedgerInvalid, LedgerUnavailable
+from dpserve_verify.errors import DpserveError, InputError, LedgerInvalid, LedgerUnavailable, VerificationError
 
 
 class AnswerMissing(InputError):
@@ -89,6 +91,10 @@ class WrongState(InputError):
     remedy = "look at what it is now, `details` or `dpserve job show`; what is over is not undone"
 
 
+class CameBetween(WrongState):
+    """Another registration or block came in between, so that what was done is done again by the caller."""
+
+
 class IdempotencyConflict(InputError):
     """An idempotency key came again with another request."""
 
@@ -122,6 +128,13 @@ class Forbidden(DpserveError):
 
 class LedgerReplaced(LedgerInvalid):
     """The ledger's file was deleted, or another put in its place, while it was open: to be opened anew and compared."""
+
+
+class EntryRefused(VerificationError):
+    """An audit would find the entry wrong, for instance as what it was made on ended meanwhile: it was not written."""
+
+    code = "entry_refused"
+    remedy = "ask again, as what it was made on may have changed; where it stays, `dpserve ledger audit` says more"
 
 
 class EngineUnavailable(LedgerUnavailable):

@@ -144,7 +144,7 @@ accountant/keys: dpserve_verify(. keys system) accountant(store system)
 accountant/ledger: dpserve_verify(. formats keys log privacy) accountant(. keys ledger/families log privacy store
     system)
 accountant/ledger/families: dpserve_verify(. formats log privacy) accountant(. log privacy store)
-accountant/log: dpserve_verify(. formats keys log system) accountant(. keys store system)
+accountant/log: dpserve_verify(. audit formats keys log privacy system) accountant(. keys store system)
 accountant/noise: dpserve_verify(. privacy) accountant(system)
 accountant/privacy: dpserve_verify(privacy)
 accountant/store: dpserve_verify(. formats) accountant(. store/migrations)

@@ -405,16 +405,21 @@ class RightsNow:
     @classmethod
     def of(cls, ledger: Ledger, principal: str | None = None) -> RightsNow:
         """Read them from what was signed; those of one principal alone, where it is given."""
+        with ledger.log.signed() as signed:
+            return cls.read(signed, families_of(ledger), principal)
+
+    @classmethod
+    def read(cls, signed: Signed, families: Families, principal: str | None = None) -> RightsNow:
+        """Read them as `of` does, by what was signed before a transaction."""
         granted_to = [] if principal is None else [grant_table.c.principal == principal]
         acting_for = [] if principal is None else [token_table.c.principal == principal]
-        with ledger.log.signed() as signed:
-            rows = _read(signed.connection, *granted_to)
-            holding, _ = sound_grants(signed, *granted_to)
-            good, _ = sound_tokens(signed, *acting_for)
+        rows = _read(signed.connection, *granted_to)
+        holding, _ = sound_grants(signed, *granted_to)
+        good, _ = sound_tokens(signed, *acting_for)
         principals = {grant.principal for grant in holding}
         granted = {name: tuple(grant for grant in holding if grant.principal == name) for name in principals}
         named = frozenset(row.principal for row in rows)
-        return cls({token.created: token for token in good}, granted, named, families_of(ledger))
+        return cls({token.created: token for token in good}, granted, named, families)
 
     def access(self, principal: str, token: int | None) -> Access:
         """Return what may be done by the token that the entry `token` made, for the principal; None: at the command

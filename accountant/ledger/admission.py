@@ -15,14 +15,15 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, select
 
+from accountant.errors import IdempotencyConflict
 from accountant.ledger import evaluations, learner_admissions, made_from, model_names, schedules
 from accountant.ledger.families import block_rows
 from accountant.ledger.families.families import Family
 from accountant.ledger.families.family_rows import after
-from accountant.ledger.families.job_kinds import KINDS
+from accountant.ledger.families.job_kinds import KINDS, Contribution
 from accountant.ledger.families.records import Job, Request, State, charged_window, reservation_fields
 from accountant.ledger.families.refusal import refusal
-from accountant.ledger.job_rows import add_job
+from accountant.ledger.job_rows import add_job, find_contribution
 from accountant.log.entries import Writer
 from accountant.log.newest import account_number, accounts_of
 from accountant.privacy.claims import Claim, claim
@@ -161,6 +162,8 @@ def reserve(
         raise unadmitted
     of_schedule = None if scheduled is None else schedules.admit(writer, scheduled, by)
     dataset = block_rows.load_requested(connection, request, by, writer.signed)
+    if isinstance(request.kind, Contribution) and find_contribution(connection, request.kind.contributes) is not None:
+        raise IdempotencyConflict("campaign: is answered in this home already; rows stand once in its sums")
     if not follows:
         evaluations.check(writer.signed, request)
     bound = model_names.admit(writer, request, by, promotes)

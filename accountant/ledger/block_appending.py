@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from accountant.errors import NameTaken, WrongState
+from accountant.errors import CameBetween, NameTaken, WrongState
 from accountant.ledger.families import block_rows, family_rows
 from accountant.ledger.families.block_rows import known_commitments
 from accountant.ledger.families.families import Dataset, account_of
@@ -79,7 +79,7 @@ def append(log: TransparencyLog, block: NewBlock, number: int, commit: bool = Tr
     the ledger is left as it was, and NotCommitted raised.
 
     InputError where the dataset cannot grow, NameTaken where the rows are registered, or their days are another
-    block's, WrongState where another block was appended meanwhile.
+    block's, CameBetween where another block was appended meanwhile, WrongState where the dataset is retired.
     """
     with log.writing() as writer:
         connection = writer.connection
@@ -87,7 +87,7 @@ def append(log: TransparencyLog, block: NewBlock, number: int, commit: bool = Tr
         writer.signed.rare().require_open(block.dataset)
         check_grows(connection, dataset)
         if number != (dataset.last or 1) + 1:
-            raise WrongState(f"dataset={block.dataset}: another block was appended meanwhile, {dataset.last}")
+            raise CameBetween(f"dataset={block.dataset}: another block was appended meanwhile, {dataset.last}")
         _check_new(connection, block)
         family = dataset.families[0]
         family.budget.check_delta(block.records)

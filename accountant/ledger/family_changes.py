@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from sqlalchemy import Connection, insert, select, update
 
-from accountant.errors import NameTaken, WrongState
+from accountant.errors import CameBetween, NameTaken
 from accountant.ledger.families import block_rows
 from accountant.ledger.families.families import Family, account_of
 from accountant.ledger.families.family_rows import (
@@ -37,7 +37,7 @@ from dpserve_verify.privacy.filter import Filter
 def register(writer: Writer, registration: Registration, compared: Collection[str] | None = None) -> None:
     """Append the entry of a dataset and its rows in the index; see `Ledger.register`.
 
-    WrongState where a dataset outside of its families is not among `compared`, InputError where name, unit, delta or
+    CameBetween where a dataset outside of its families is not among `compared`, InputError where name, unit, delta or
     relation do not go together or with the families, or the schema names profiles that the ledger does not have
     so, NameTaken where the name or the rows are registered, UnknownName for a dataset to join.
     """
@@ -61,7 +61,7 @@ def register(writer: Writer, registration: Registration, compared: Collection[st
     for dataset, theirs in connection.execute(select(dataset_table.c.name, dataset_table.c.families)):
         # two registrations at one moment do not miss each other: the later one was compared with the earlier
         if compared is not None and dataset not in compared and set(json.loads(theirs)).isdisjoint(members):
-            raise WrongState(f"dataset={dataset}: was registered after these rows were compared with all others")
+            raise CameBetween(f"dataset={dataset}: was registered after these rows were compared with all others")
     row = {"name": name, "seq": seq, "families": dumps(members), "commitment": registration.commitment}
     connection.execute(insert(dataset_table).values(**row))
 

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, bindparam, insert, select, update
 from accountant.errors import IdempotencyConflict, UnknownName, WrongState
 from accountant.ledger.families import block_rows
 from accountant.ledger.families.families import Started
+from accountant.ledger.families.job_kinds import Contribution, kind_of
 from accountant.ledger.families.records import (
     Holding,
     Job,
@@ -24,7 +25,7 @@ from accountant.log.entries import Signed, TransparencyLog, Writer
 from accountant.log.newest import account_number
 from accountant.store import engines
 from accountant.store.queries import LATER, Queries
-from accountant.store.store import Store
+from accountant.store.store import Store, body_at
 from accountant.store.tables import job_table
 from accountant.system.traces import CURRENT
 from dpserve_verify.errors import LedgerInvalid
@@ -87,6 +88,18 @@ def find_job(connection: Connection, by: str, key: str, request: Request) -> Job
             f"idempotency_key={key!r}: came before with another request, as job {row.seq}", job=row.seq
         )
     return job_of(row)
+
+
+def find_contribution(connection: Connection, definition: str) -> int | None:
+    """Return the job, of whoever asked for it, that pays for what the rows of this ledger add to a campaign; None where
+    none does.
+    """
+    query = select(job_table.c.seq).where(job_table.c.idempotency_key == definition, job_table.c.model == "")
+    for seq in connection.execute(query.order_by(job_table.c.seq)).scalars():
+        kind = kind_of(read_entry(seq, body_at(connection, seq)).value)
+        if isinstance(kind, Contribution) and kind.contributes == definition:
+            return int(seq)
+    return None
 
 
 def page(

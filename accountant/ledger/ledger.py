@@ -95,7 +95,7 @@ class Ledger:
         """Admit a dataset: with a total budget of its own, or into the families of others.
 
         Raises:
-            WrongState: a dataset outside of its families is not among those it was `compared` with, where given.
+            CameBetween: a dataset outside of its families is not among those it was `compared` with, where given.
             NameTaken: the name is in use, or the rows are registered under another one.
             InputError: name, unit, relation, delta and families do not go together.
             UnknownName: a dataset whose families it would join.
@@ -194,6 +194,11 @@ class Ledger:
         """
         with self.log.database.reading() as connection:
             return find_job(connection, by, key, request)
+
+    def find_contribution(self, definition: str) -> int | None:
+        """Return the job that pays for what the rows of this ledger add to a campaign; None where none does."""
+        with self.log.database.reading() as connection:
+            return job_rows.find_contribution(connection, definition)
 
     def reserve(
         self,

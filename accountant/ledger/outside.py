@@ -23,6 +23,7 @@ from accountant.ledger.families.left import describe_accounts, left_of, room_wor
 from accountant.ledger.families.records import HOLDOUT, LONGEST_NAME, NotCommitted, Why
 from accountant.log.entries import CHARGED, Writer
 from dpserve_verify.errors import InputError
+from dpserve_verify.formats import canonical
 from dpserve_verify.formats.canonical import decimal_string, parse_decimal
 from dpserve_verify.log.entry import Entry
 from dpserve_verify.privacy.budget import percent_words, short_delta, used_words
@@ -93,10 +94,10 @@ class Outside:
 
 
 def keys_of(entry: Mapping[str, Any]) -> set[tuple[Any, ...]]:
-    """Return by what a charge is known again, from its entry: the document, else mechanism and curve; and each release
-    that it is for, whatever statement of it was given.
+    """Return by what a charge is known again, from its entry: the document, else mechanism and curve, in its canonical
+    form; and each release that it is for, whatever statement of it was given.
     """
-    told = (entry["document"],) if "document" in entry else (entry["mechanism"], str(entry["curve"]))
+    told = (entry["document"],) if "document" in entry else (entry["mechanism"], canonical.spell(entry["curve"]))
     releases = {(line["ledger"], line["reservation"]) for line in entry.get("releases", ())}
     return {(entry["dataset"], *key) for key in ({told} | releases)}
 

@@ -7,6 +7,7 @@ about a schedule says whether it lives, and which period had its job last.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from dpserve_verify.errors import LedgerInvalid
 from dpserve_verify.privacy.budget import check_name
 
 PERIODS = {"hour": 3600, "day": 86_400, "week": 7 * 86_400}
+Require = Callable[[Signed], None]
 MAX_OF_ONE = 20  # schedules of one principal, where no setting says otherwise
 
 
@@ -57,15 +59,18 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Period:
-    """A period of the schedule that the entry `schedule` made."""
+    """A period of the schedule that the entry `schedule` made. `require`: as for `enter`."""
 
     schedule: int
     number: int
+    require: Require | None = None
 
 
-def enter(writer: Writer, schedule: Schedule, most: int | None = MAX_OF_ONE) -> Schedule:
+def enter(
+    writer: Writer, schedule: Schedule, most: int | None = MAX_OF_ONE, require: Require | None = None
+) -> Schedule:
     """Enter a schedule. NameTaken where its name is in use, WrongState where `by` has `most` (None: any number), or its
-    token was revoked.
+    token was revoked. `require`: raises Forbidden where who made it may not train on its dataset as all was signed.
     """
     check_name("schedule", schedule.name)
     writer.signed.rare().require_open(str(schedule.asked.get("dataset")))
@@ -77,6 +82,8 @@ def enter(writer: Writer, schedule: Schedule, most: int | None = MAX_OF_ONE) -> 
             f"schedules: {schedule.by} has {most}; remove one of them first, or set DPSERVE_SCHEDULES_OF_ONE higher"
         )
     require_token(writer.signed, schedule)
+    if require is not None:
+        require(writer.signed)
     seq = writer.append(
         "schedule-added",
         name=schedule.name, every=schedule.every, since=schedule.since, asked=schedule.asked, token=schedule.token,
@@ -142,11 +149,14 @@ def admit(writer: Writer, period: Period, by: str) -> dict[str, int]:
     Raises:
         WrongState: the schedule, or the token that made it, has ended; or it submits in another's name.
         IdempotencyConflict: the period, or one after it, had its job before.
+        Forbidden: who made it may not train on its dataset any more.
     """
     schedule = _schedule_of(writer.signed, _row(writer.connection, period.schedule))
     if schedule.stopped is not None or schedule.by != by:
         raise WrongState(f"schedule={schedule.name}: has ended, or is not {by}'s: it submits nothing")
     require_token(writer.signed, schedule)
+    if period.require is not None:
+        period.require(writer.signed)
     if schedule.last is not None and period.number <= schedule.last[0]:
         raise IdempotencyConflict(
             f"schedule={schedule.name}: period {period.number} had its job before", job=schedule.last[1]

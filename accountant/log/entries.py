@@ -26,6 +26,7 @@ from accountant.errors import WrongState
 from accountant.keys import key_rows
 from accountant.keys.key_rows import KeyRow
 from accountant.keys.private_keys import KeyStore
+from accountant.log.judge import Judge, Sitting
 from accountant.log.last_seen import RAISE_SECONDS, HighWater, Mark
 from accountant.log.newest import Newest, accounts_of, after_of
 from accountant.store import engines, store, version_fence
@@ -56,23 +57,26 @@ _NEW_CHECKPOINT = insert(checkpoint_table).execution_options(**LATER)  # buildin
 class Writer:
     """What a writing transaction may do: read on its connection, and append. `signed`: reads what was signed before it.
     `successor`: the key that will sign alone after this transaction, whose checkpoint it signs too. `kinds`: the place
-    of the newest kind of entry.
+    of the newest kind of entry. `judge`: the auditor's rule, which reads every entry before it is appended.
     """
 
     connection: Connection
     tree: store.Tree
     signed: Signed
+    judge: Sitting
     appended: list[tuple[int, bytes]] = field(default_factory=list)
     said: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     successor: Signer | None = None
     kinds: int = 0
 
     def append(self, kind: str, **fields: Encodable) -> int:
-        """Append an entry of this type; `time` is our clock's word and proves nothing."""
+        """Append an entry of this type; `time` is our clock's word and proves nothing. EntryRefused where an audit
+        would find it wrong: nothing of the transaction is written then.
+        """
         time = f"{datetime.now(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
         body = canonical.encode({"type": kind, "time": time, **fields})
         self.kinds = max(self.kinds, place_of(kind))
-        seq = self.tree.append(body)
+        seq = self.tree.append(body, self.judge.read)
         self.appended.append((seq, body))
         self.said[seq] = fields.get("after", [])  # type: ignore[assignment]
         return seq
@@ -269,7 +273,7 @@ class TransparencyLog:
 
     def __init__(self, database: Store, keys: KeyStore, origin: str, mark: HighWater) -> None:
         self.database, self.origin, self._keys, self._mark = database, origin, keys, mark
-        self._newest, self._known = Newest(mark.path.with_name(NEWEST)), Known()
+        self._newest, self._known, self._judge = Newest(mark.path.with_name(NEWEST)), Known(), Judge(mark.path)
         self.behind = ""
 
     @classmethod
@@ -296,6 +300,9 @@ class TransparencyLog:
         """
         with self._mark.locked():  # what keeps the mark from being raised is found before anything is written
             mark = self._mark.look()
+        if self._judge.behind(mark.size):  # nobody waits meanwhile
+            with self.signed() as before:
+                self._judge.prepare(before.connection, (before.size, before.root))
         signed: tuple[int, bytes] | None = None
         with self.database.writing([store.edge(mark.size), *key_rows.QUESTIONS, *first]) as connection:
             tree = store.Tree(connection, mark.size)
@@ -309,7 +316,8 @@ class TransparencyLog:
                 self._keys.keep_up(key_rows.good_of(keys))
             head = self._head(connection, tree.size, tree.read, mark)
             self._newest.catch_up(connection, *head, self._mark.locked, writes=True)
-            writer = Writer(connection, tree, Signed(connection, tree, *head, self._newest, self._known))
+            now_signed = Signed(connection, tree, *head, self._newest, self._known)
+            writer = Writer(connection, tree, now_signed, Sitting(self._judge, connection, head))
             writer.kinds = tree.kinds or 0
             if tree.size:
                 key_rows.check_keys(keys, writer.signed.rare().keys)
@@ -323,6 +331,7 @@ class TransparencyLog:
                 note = self._signed(*signed, writer.successor)
                 connection.execute(_NEW_CHECKPOINT, {"size": signed[0], "note": note, "kinds": writer.kinds})
         if signed:
+            writer.judge.keep(*signed)
             self.raise_mark(mark, head, writer, *signed)
 
     def raise_mark(self, mark: Mark, head: tuple[int, bytes], writer: Writer, size: int, root: bytes) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -221,8 +221,11 @@ class Tree:
             self._nodes[place] = node_reader(self._connection)(level, index)
         return self._nodes[place]
 
-    def append(self, body: bytes) -> int:
-        """Append one leaf and the subtrees it completes; return its index. Only inside `writing`."""
+    def append(self, body: bytes, judge: Callable[[int, bytes], None]) -> int:
+        """Append one leaf and the subtrees it completes; return its index. Only inside `writing`. `judge`: reads index
+        and bytes first; where it raises, nothing is appended.
+        """
+        judge(self.size, body)
         seq, nodes = self.size, merkle.new_nodes(self.size, merkle.leaf_hash(body), self.read)
         self._connection.execute(_NEW_ENTRY, {"seq": seq, "body": body})
         rows = [{"level": level, "idx": index, "hash": digest} for level, index, digest in nodes]
@@ -273,11 +276,6 @@ def node_reader(connection: Connection) -> merkle.NodeReader:
         return bytes(found)
 
     return read
-
-
-def append(connection: Connection, body: bytes) -> int:
-    """Append one entry, as `Tree.append` does."""
-    return Tree(connection).append(body)
 
 
 def stream(connection: Connection, query: Select[Any]) -> Iterator[Any]:

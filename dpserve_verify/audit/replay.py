@@ -248,8 +248,8 @@ class Replay:
         job.resumed = times
         grown = self.books.blocks.known.get(job.dataset)
         if "window" in value:
-            window = [*(job.window or (1, 1))]
-            require(grown is not None and value["window"] == window, f"window: must be {window}, where blocks are")
+            due = [*(job.window or (1, 1))] if job.window or grown else None
+            require(value["window"] == due, f"window: must be {due}, where blocks are or were named")
         elif job.window is None and grown is not None and grown.blocks:
             read = grown.dropped + 1, grown.last
             self.repairs.add_job(job.dataset, WideJob(value["reservation"], job.by, job.part, job.costs, read))

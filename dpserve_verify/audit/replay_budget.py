@@ -80,13 +80,12 @@ class FamilyState:
             raise LedgerInvalid(f"admission: the family was closed by job {self.whole[0]}, which took the whole total")
         require(self.within(self.used), f"admission: the family's budget {self.budget.epsilon} is exceeded")
 
-    def require_room(self, by: str) -> None:
-        """Raise LedgerInvalid unless there is room, in the total and in the analyst's quota. Shares scale caps, rounded
-        down.
+    def require_room(self, by: str, share: Decimal | None) -> None:
+        """Raise LedgerInvalid unless there is room, in the total and in the analyst's quota, which is a `share` of it.
+        Shares scale caps, rounded down.
         """
         self.require_open()
         total = nano(self.budget.epsilon)
-        share = self.quotas.get(by, self.quotas.get(EVERYBODY))
         if share is not None:
             part = max(1, floor(total * share)), [floor(cap * share) for _, cap in self.criteria]
             require(_within(self.analysts[by], *part), f"admission: the quota {share} of {by:.80} is exceeded")
@@ -241,7 +240,8 @@ class Books:
         dataset = self.datasets[name]
         require(registered == dataset.seq, f"registered={registered!r:.40}: must be entry {dataset.seq}")
         require(not dataset.remote, "dataset: its rows stay with their owners")
-        require(name not in self.blocks.known, "dataset: has grown")
+        grown = self.blocks.known.get(name)
+        require(grown is None or not grown.blocks, "dataset: has grown")
         later = [
             other
             for other, state in self.datasets.items()
@@ -249,13 +249,15 @@ class Books:
         ]
         require(not later, f"dataset: {later!r:.80} came into its family since")
         del self.datasets[name]
+        self.blocks.known.pop(name, None)
         self._once.discard(dataset.commitment)
         if dataset.families == (dataset.uuid,):
             for account in (dataset.uuid, *dataset.held, *dataset.people):
                 family = self.families.pop(account)
                 require(family.used == family.nothing(), "dataset: something of its budget is used")
             self.held.pop(dataset.uuid, None)
-            self._names = {called: identity for called, identity in self._names.items() if identity != dataset.uuid}
+            for called in [called for called, identity in self._names.items() if identity == dataset.uuid]:
+                del self._names[called]
         return dataset
 
     def judge_appended(self, seq: int, value: Value) -> None:
@@ -278,11 +280,19 @@ class Books:
         self._once.add(value["commitment"])
         nothing = family.nothing()
         account = replace(
-            family, seq=seq, used=nothing, reserved=nothing, changed=None, whole=None, analysts={}, family=dataset.uuid
+            family,
+            seq=seq,
+            used=nothing,
+            reserved=nothing,
+            changed=None,
+            whole=None,
+            quotas={},
+            analysts={},
+            family=dataset.uuid,
         )
         self.families[block.own] = account
         if block.held is not None:
-            self.families[block.held] = replace(account, analysts={}, aside=True)
+            self.families[block.held] = replace(account, quotas={}, analysts={}, aside=True)
 
     def judge_budget_changed(self, seq: int, value: Value) -> None:
         """Judge `budget-changed`: another total at the same delta, orders and weights; what was spent stays."""
@@ -410,16 +420,17 @@ class Books:
         fits = True
         for family, cost in zip(self.of(dataset), costs, strict=True):
             taken = None if family.person else whole
+            quotas = self.families[family.family].quotas if family.family else family.quotas  # of a block: its family's
+            share = quotas.get(by, quotas.get(EVERYBODY))
             if taken is not None:
                 require(family.sums() == family.stored(family.nothing()), "whole: the family must be untouched")
                 small = taken[1] <= family.budget.epsilon and taken[2] <= family.budget.delta
                 require(small, f"whole: epsilon {taken[1]} is above the family's total {family.budget.epsilon}")
-                share = family.quotas.get(by, family.quotas.get(EVERYBODY))
                 require(share in (None, 1), f"whole: the quota {share} of {by:.80} is exceeded")
             family.used, family.reserved = family.used.plus(cost), family.reserved.plus(cost)
             family.analysts[by] = family.analysts.get(by, family.nothing()).plus(cost)
             if taken is None:
-                family.require_room(by)
+                family.require_room(by, share)
             else:
                 fits, family.whole = fits and family.within(family.used), taken[:2]
         require(whole is None or not fits, "whole: the job fits beside others")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -32,7 +31,9 @@ class Names:
 
     champions: dict[str, int | None] = field(default_factory=dict)
     _issued: set[str] = field(default_factory=set)
-    _jobs: dict[str, deque[int]] = field(default_factory=dict)
+    _first: dict[str, int] = field(default_factory=dict)
+    _last: dict[str, int] = field(default_factory=dict)
+    _next: dict[int, int] = field(default_factory=dict)
 
     def judge_reserved(
         self, seq: int, value: Mapping[str, Any], jobs_by_entry: Mapping[int, Reserved], promotes: Callable[[], bool]
@@ -43,11 +44,12 @@ class Names:
         if jobs_by_entry[seq].kind is not JobKind.TRAINING:
             return require("bound" not in value, "bound: stands in no evaluation and no profile")
         name = value["model"]
-        jobs = self._jobs.setdefault(name, deque())
-        while jobs and jobs_by_entry[jobs[0]].state in ("released", "burned"):
-            jobs.popleft()
-        owner = jobs[0] if jobs else seq
-        jobs.append(seq)
+        owner = self._owner(name, jobs_by_entry)
+        if owner is None:
+            owner = self._first[name] = seq
+        else:
+            self._next[self._last[name]] = seq
+        self._last[name] = seq
         require("bound" in value, "bound: must stand in every reservation of a model")
         require(value["bound"] == owner and type(owner) is int, f"bound={value['bound']!r:.40}: must be {owner}")
         request = value["dataset"], value.get("target"), value["by"]
@@ -63,13 +65,22 @@ class Names:
         if name in self._issued:
             return
         self._issued.add(name)
-        owner = next(
-            jobs_by_entry[job_entry]
-            for job_entry in self._jobs[name]
-            if jobs_by_entry[job_entry].state not in ("released", "burned")
-        )
+        first = self._owner(name, jobs_by_entry)
+        require(first is not None, f"name={name:.80}: no job binds it")
+        owner = jobs_by_entry[first or 0]
         same_owner = (owner.dataset, owner.target, owner.by) == (job.dataset, job.target, job.by)
         self.champions[name] = seq if same_owner else None
+
+    def _owner(self, name: str, jobs_by_entry: Mapping[int, Reserved]) -> int | None:
+        """Return the first job of a name that something came of or may come of; None where there is none. Those before
+        it are passed over once.
+        """
+        first = self._first.get(name)
+        while first is not None and jobs_by_entry[first].state in ("released", "burned"):
+            first = self._next.get(first)
+            if first is not None:
+                self._first[name] = first
+        return first
 
     def note_promoted(self, name: str, issued: int) -> None:
         """Note that the version of this certificate answers to the name from now on."""

@@ -35,11 +35,11 @@ def person_total(books: Books, seq: int, value: Value) -> None:
     design, account = Filter.design(budget), str(uuid5(UUID(dataset.uuid), "person"))
     state = FamilyState(
         seq, family.relation, family.unit, design, criteria, nothing, nothing, budget.epsilon,
-        quotas=family.quotas, family=dataset.uuid, person=True,
+        quotas={}, family=dataset.uuid, person=True,
     )  # fmt: skip
     accounts = {account: state}
     if dataset.held:
-        accounts[str(uuid5(UUID(account), "holdout"))] = replace(state, analysts={}, aside=True)
+        accounts[str(uuid5(UUID(account), "holdout"))] = replace(state, quotas={}, analysts={}, aside=True)
     books.families |= accounts
     orders = {*dataset.orders, *(order for order, _ in criteria)}
     books.datasets[value["dataset"]] = replace(dataset, orders=tuple(sorted(orders)), people=tuple(accounts))
@@ -82,7 +82,7 @@ def _later_total(books: Books, seq: int, value: Value) -> None:
         analysts = {who: used for who, used in account.analysts.items() if used != account.nothing()}
         state = replace(
             account, seq=seq, design=design, criteria=tuple((line.order, line.cap) for line in design.criteria),
-            largest=largest, changed=None, whole=total_claim, quotas=family.quotas, analysts=analysts,
+            largest=largest, changed=None, whole=total_claim, quotas={}, analysts=analysts,
             family=dataset.uuid, person=True,
         )  # fmt: skip
         books.families[name] = state

@@ -83,14 +83,17 @@ def from_nano(value: int) -> Decimal:
     return Decimal(value) / NANO
 
 
-def check_epsilon(epsilon: Decimal, name: str = "epsilon") -> Decimal:
-    """Return an epsilon that is above 0 and at most 100, with at most 9 decimals; else InputError names the field."""
+def check_epsilon(epsilon: Decimal, name: str = "epsilon", spent: bool = False) -> Decimal:
+    """Return an epsilon that is above 0 and at most 100, with at most 9 decimals; else InputError names the field.
+    `spent`: it states a cost, which is rounded up and never down.
+    """
     if not epsilon > 0:
         raise InputError(f"{name}={epsilon}: must be > 0")
     if epsilon > MAX_EPSILON:
         raise InputError(f"{name}={epsilon}: must be at most {MAX_EPSILON}; far below that nothing is protected")
     if epsilon != from_nano(nano(epsilon)):
-        raise InputError(f"{name}={epsilon}: at most 9 decimals; rounded down: {nano_string(nano(epsilon))}")
+        near = f"up: {nano_string(nano(epsilon) + 1)}" if spent else f"down: {nano_string(nano(epsilon))}"
+        raise InputError(f"{name}={epsilon}: at most 9 decimals; rounded {near}")
     return epsilon
 
 

@@ -56,7 +56,9 @@ class Curve:
             stated = "two" if given else "none"
             raise InputError(f"curve: {stated} stated; state one of epsilon, rho, mu, or a Renyi curve")
         kind = given[-1]
-        value = Decimal(0) if given == [RENYI] else check_epsilon(exact_decimal(given[0], fields[given[0]]), given[0])
+        value = (
+            Decimal(0) if given == [RENYI] else check_epsilon(exact_decimal(given[0], fields[given[0]]), given[0], True)
+        )
         return cls(kind, value, _points(fields[kind]) if kind == RENYI else (), delta)
 
     def to_json(self) -> dict[str, Any]:
@@ -92,7 +94,7 @@ class Curve:
                 "contributions: a Renyi curve of one record bounds none of several; state that of a person"
             )
         factor = rows * rows if self.kind == RHO else rows
-        value = check_epsilon(factor * self.value, f"{self.kind} of {rows} rows")
+        value = check_epsilon(factor * self.value, f"{self.kind} of {rows} rows", True)
         with localcontext(Context(prec=DIGITS, rounding=ROUND_CEILING)):
             delta = self.delta * rows * ((rows - 1) * self.value).exp() * ROUNDING
         return Curve(self.kind, value, delta=check_delta(delta, f"delta of {rows} rows"))

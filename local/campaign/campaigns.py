@@ -97,7 +97,7 @@ def open_campaign(home: Home, asked: CampaignRequest, by: str) -> dict[str, Any]
         if folder.exists():
             raise NameTaken(f"campaign={asked.name}: there is one of this name", campaign=asked.name)
         behind = () if asked.public_rows is None else profiles_behind(home, asked.public_rows)
-        request = replace(request_for(definition), made_from=behind)
+        request = replace(request_for(definition), made_from=behind, registered=dataset.seq)
         owner = this_process()
         unit = getattr(definition, "standard", definition.epsilon)  # of a learner's plan, as it was rehearsed
         job = home.ledger.reserve(request, unit, definition.plan, by=by, owner=owner, lease=Lease.SECONDS)

@@ -229,6 +229,7 @@ def test_a_job_that_is_taken_for_one_on_every_block_would_be_caught(monkeypatch)
         blocks = None if window is None else (window[0], window[1])
         return block_rows.load(connection, stored["dataset"], analyst, stored.get("part"), signed, blocks)
 
+    monkeypatch.setattr(*ledgers.UNJUDGED)
     monkeypatch.setattr(block_rows, "load_charged", load)
     machine = GrowingMachine()
     try:

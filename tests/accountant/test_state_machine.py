@@ -25,7 +25,7 @@ from accountant.home import Home
 from accountant.ledger.families.records import Request, Unit
 from accountant.log import last_seen
 from accountant.privacy.claims import claim, price
-from accountant.store import store
+from accountant.store.store import Tree
 from dpserve_verify.log import notes
 from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.events import Plan, Release
@@ -41,7 +41,7 @@ TOTAL = Budget.of("1", "0.000001")
 SMALL = Budget.of("0.05", "0.000001")  # one job of five rounds at .01 takes the whole of it
 PEOPLE = Unit("person", "name")
 PLACES = (
-    (store, "append"),
+    (Tree, "append"),
     (notes, "sign_checkpoint"),
     (last_seen.LockedMark, "advance"),
 )

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from ledgers import advance, hexes, plan, registration, request, reserve
+from ledgers import advance, hexes, plan, registration, request, reserve, unjudged
 
 from accountant.access import grants, key_life, tokens
 from accountant.access.grants import Grant
@@ -374,6 +374,7 @@ def of_every_block() -> Iterator[None]:
 
     family_rows.spelt.cache_clear()
     with (
+        unjudged(),
         mock.patch.object(block_rows, "load_charged", load),
         mock.patch.object(family_rows, "price_to_json", below_zero),
     ):
@@ -561,4 +562,5 @@ def priced(factor: Decimal | int, sound: bool = True) -> ExitStack:
     stack.enter_context(mock.patch.object(Dataset, "price", other))
     if not sound:
         stack.enter_context(mock.patch.object(admission, "judging", partial(suppress, LedgerInvalid)))
+        stack.enter_context(unjudged())
     return stack

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from accountant.errors import NameTaken, WrongState
+from accountant.errors import CameBetween, NameTaken
 from accountant.home import Home
 from accountant.ledger.comparisons import (
     APPEND,
@@ -80,12 +80,12 @@ class Guard:
     @contextmanager
     def answering(self) -> Iterator[None]:
         """Wrap the work that follows a comparison without a match. Where that work fails, nothing was registered, and
-        an entry is left all the same, since the failure tells that nothing matched. WrongState means that the work
+        an entry is left all the same, since the failure tells that nothing matched. CameBetween means that the work
         begins again, and leaves no entry.
         """
         try:
             yield
-        except WrongState:
+        except CameBetween:
             raise
         except Exception:
             self.record(())

@@ -22,7 +22,7 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
-from accountant.errors import JobFailed, NameTaken, RowsUnavailable, SchemaError, WrongState
+from accountant.errors import CameBetween, JobFailed, NameTaken, RowsUnavailable, SchemaError
 from accountant.home import Home
 from accountant.ledger.comparisons import REGISTER
 from accountant.ledger.families.families import Dataset, Started
@@ -348,7 +348,7 @@ def _enter(
             except InputError as error:  # nothing was entered
                 if is_new:
                     remove_unless_entered(home, about.commitment)
-                if isinstance(error, WrongState):
+                if isinstance(error, CameBetween):
                     return None
                 raise
             except LedgerUnavailable as error:

@@ -11,11 +11,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from accountant.errors import WrongState
+from accountant.errors import IdempotencyConflict, WrongState
 from accountant.home import Home
 from accountant.ledger.families.families import Started
 from accountant.ledger.families.job_kinds import Contribution
 from accountant.ledger.families.records import Job, Request, State, request_from_entry
+from accountant.ledger.families.windows import ALL
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget
 from dpserve_verify.privacy.events import Plan, plan_from_json
@@ -52,24 +53,42 @@ class ContributionSteps(JobSteps):
     def submit(
         cls, home: Home, asked: ContributionRequest, *, by: str, key: str | None, queued: bool, promotes: bool
     ) -> Job:
-        """Charge the dataset, once for each definition; the same again costs nothing.
+        """Charge the dataset, every block of one that has grown, once for each definition, whoever asks: the same
+        again costs nothing, and reads what was charged.
 
         BudgetRefused where it does not fit; IdempotencyConflict where this campaign was answered with another dataset,
         or by another number, before; WrongState where it was given back.
         """
-        dataset = home.ledger.dataset(asked.dataset, part=asked.part)
+        before = home.ledger.find_contribution(asked.definition)
+        if before is not None:
+            about = request_from_entry(home.ledger.reservation(before).value)
+            paid = about.dataset, about.learner, about.budget, dict(about.parameters), about.part
+            if paid != (asked.dataset, asked.learner, asked.budget, dict(asked.parameters), asked.part):
+                raise IdempotencyConflict(
+                    f"campaign: was answered before in this home, as job {before}, with another dataset or as another "
+                    "institution; rows stand once in its sums",
+                    job=before,
+                )
+            return cls._charge(home, home.ledger.job(before), this_process())
+        has_grown = home.ledger.dataset(asked.dataset).last is not None
+        dataset = home.ledger.dataset(asked.dataset, part=asked.part, blocks=ALL if has_grown else None)
         if dataset.registration.remote:
             raise InputError(f"dataset={asked.dataset}: its rows are elsewhere")
         require_rows(home, dataset)
-        asked.budget.check_delta(dataset.records)
-        kind, window = Contribution(asked.definition), dataset.window
+        dataset.check_delta(asked.budget)
         request = Request(
-            asked.dataset, asked.learner, asked.budget, asked.parameters, "", kind=kind, part=asked.part, window=window
+            asked.dataset, asked.learner, asked.budget, asked.parameters, "", kind=Contribution(asked.definition),
+            part=asked.part, blocks=ALL if has_grown else None, window=dataset.window, registered=dataset.seq,
         )  # fmt: skip
         owner = this_process()
         job = home.ledger.reserve(
             request, asked.unit, asked.plan, by=by, key=asked.definition, owner=owner, lease=Lease.SECONDS
         )
+        return cls._charge(home, job, owner)
+
+    @staticmethod
+    def _charge(home: Home, job: Job, owner: str) -> Job:
+        """Let a job that was reserved start and end: its price stays."""
         if job.state is State.RESERVED:
             home.ledger.start(job.seq, owner, Lease.SECONDS)
             home.ledger.burn(job.seq, REASON, owner)

@@ -137,9 +137,7 @@ def request_of(home: Home, dataset: Dataset, asked: JobRequest) -> tuple[Request
     budget = Budget.of(str(asked.epsilon), str(dataset.delta if asked.delta is None else asked.delta))
     if dataset.registration.remote:
         raise InputError(f"dataset={asked.dataset}: its rows stay with their owners; open a campaign to ask them")
-    budget.check_delta(dataset.records)
-    if budget.delta > dataset.delta:
-        raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
+    dataset.check_delta(budget)
     model = check_name("model", asked.dataset if asked.model is None else asked.model)
     target, why = _target(home, dataset, asked.target), dict[str, str]()
     name, given = asked.learner, asked.parameters
@@ -170,6 +168,7 @@ def request_of(home: Home, dataset: Dataset, asked: JobRequest) -> tuple[Request
         target,
         window=dataset.window,
         made_from=starts.sources_behind(home, name, parameters),
+        registered=dataset.seq,
         **{name: getattr(asked, name) for name in ENTERED if name in CARRIED},
     ), learner
 

@@ -123,12 +123,19 @@ def _with_accounts(
 
 def load_requested(connection: Connection, request: Request, by: str, signed: Signed) -> Dataset:
     """Load the dataset of a request, by the accounts that it is charged to. InputError where it has grown and the
-    request names no blocks; WrongState where its words meant other blocks when it was planned.
+    request names no blocks, or asks for a delta that is none of its; WrongState where its words meant other blocks when
+    it was planned, or it was planned on a dataset of that name that was withdrawn since.
     """
     dataset = load(connection, request.dataset, by, request.part, signed, request.blocks)
     require_window(dataset, request.blocks)
     if request.window not in (None, dataset.window):
         raise WrongState(f"blocks={request.blocks}: a block came or went while the job was planned; ask again")
+    if request.registered not in (None, dataset.seq):
+        raise WrongState(
+            f"dataset={request.dataset}: was withdrawn, and another registered by that name, while the job was "
+            "planned; ask again"
+        )
+    dataset.check_delta(request.budget)
     return dataset
 
 

@@ -252,6 +252,14 @@ class Dataset:
         """Return the largest delta that a job on these rows may ask for."""
         return min(family.budget.delta for family in self.families)
 
+    def check_delta(self, budget: Budget) -> None:
+        """Raise InputError where no job on these rows may ask for this delta: above that of a total, or too large for
+        so many rows.
+        """
+        budget.check_delta(self.records)
+        if budget.delta > self.delta:
+            raise InputError(f"delta={budget.delta}: dataset {self.registration.name} has {self.delta} in all")
+
     @property
     def orders(self) -> tuple[Decimal, ...]:
         """Return every Renyi order that one of the families adds up, in ascending order."""

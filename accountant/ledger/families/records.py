@@ -232,8 +232,9 @@ class Request:
     booleans, None. `model`: empty where the kind of job is about none. `target`: one of the dataset's, where it has
     several. `kind`: what the job is for. `part`: HOLDOUT where it reads the units that are kept aside. `promote`:
     whether its model shall be champion at once. `blocks`: of a dataset that grows, which, in words; `window`: what they
-    meant when it was planned, which is no part of what was asked; nor is `made_from`: entries of the releases behind
-    what it begins from.
+    meant when it was planned, and `registered` the entry of the dataset that it was planned on, which are no part of
+    what was asked and compared when it is reserved; nor is `made_from`: entries of the releases behind what it begins
+    from.
     """
 
     dataset: str
@@ -248,6 +249,7 @@ class Request:
     blocks: str | None = None
     window: Window | None = field(default=None, compare=False)
     made_from: tuple[int, ...] = field(default=(), compare=False)
+    registered: int | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as its entry states it, and as its digest is made from."""

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import pytest
 from crash_driver import die_at
-from ledgers import advance, hexes, place, plan, raw, registration, request, reserve
+from ledgers import UNJUDGED, advance, hexes, place, plan, raw, registration, request, reserve
 
 from accountant.audit.audit import audit_home
 from accountant.errors import BudgetRefused, NameTaken, WrongState
@@ -261,6 +261,7 @@ def test_the_audit_finds_what_the_ledger_would_not_write(home, monkeypatch, kind
             entry |= {name: new(entry[name]) if callable(new) else new for name, new in changes.items()}
         return real(self, this, **{name: value for name, value in entry.items() if name == "idempotency_key" or value})
 
+    monkeypatch.setattr(*UNJUDGED)
     monkeypatch.setattr(Writer, "append", forged)
     match kind:
         case "reserved":
@@ -396,6 +397,7 @@ def test_the_audit_finds_a_total_for_one_person_that_is_none(tmp_path, kind, cha
             entry |= {name: new(entry[name]) if callable(new) else new for name, new in changes.items()}
         return real(self, this, **entry)
 
+    monkeypatch.setattr(*UNJUDGED)
     monkeypatch.setattr(Writer, "append", forged)
     about = registration("visits", Budget.of("2"), unit=Unit("person", "name"), person=Budget.of("3"))
     with suppress(LedgerInvalid):  # what is forged is not shown
@@ -410,6 +412,7 @@ def test_a_job_whose_dataset_lost_its_total_for_one_person_is_found(tmp_path, mo
     """A writer that forgets the account is found by the auditor's own sums."""
     home = Home.init(place(tmp_path / "home"))
     home.ledger.register(registration("visits", Budget.of("2"), unit=Unit("person", "name"), person=Budget.of("3")))
+    monkeypatch.setattr(*UNJUDGED)
     monkeypatch.setattr(block_rows, "_person", lambda *_: ())
     reserve(home.ledger, request("visits", "1", "0"), PURE)
     problems = audit_home(home).problems

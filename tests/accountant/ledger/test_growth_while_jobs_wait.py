@@ -9,11 +9,11 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from ledgers import advance, hexes, place, plan, registration, request, reserve
+from ledgers import UNJUDGED, advance, hexes, place, plan, registration, request, reserve, unjudged
 
 from accountant.audit.audit import audit_home
 from accountant.audit.repair import repair
-from accountant.errors import BudgetRefused
+from accountant.errors import BudgetRefused, EntryRefused
 from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
@@ -133,6 +133,7 @@ def earlier(monkeypatch):
     class Earlier:
         def __enter__(self):
             family_rows.spelt.cache_clear()
+            monkeypatch.setattr(*UNJUDGED)
             monkeypatch.setattr(block_rows, "load_charged", load_by_every_block)
             monkeypatch.setattr(family_rows, "price_to_json", price_to_json_below_zero)
 
@@ -221,7 +222,7 @@ def test_nothing_else_is_repaired(home, earlier):
     """A wrong sum that the fault does not explain stays a finding, and an entry that repairs too little is refused."""
     job = ask(home)
     append(home)
-    with home.ledger.log.writing() as writer:
+    with unjudged(), home.ledger.log.writing() as writer:
         writer.append("started", reservation=job.seq, after=[])
     with pytest.raises(LedgerInvalid, match="nothing that can be repaired"):
         repair(home, "a fault of before", "operator")
@@ -240,7 +241,7 @@ def test_a_repair_that_says_less_than_was_done_is_found(home, earlier, changes, 
 
     real = Writer.append
     monkeypatch.setattr(Writer, "append", lambda self, kind, **fields: real(self, kind, **(fields | changes)))
-    with pytest.raises(LedgerInvalid):
+    with pytest.raises(EntryRefused):
         repair(home, "a fault of before", "operator")
     assert all(entry.value["type"] != "repaired" for entry in home.ledger.log.entries())
 
@@ -281,6 +282,7 @@ def resume_as_earlier(home: Home, holding) -> None:
         return real(self, kind, **fields)
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(*UNJUDGED)
         patch.setattr(Writer, "append", bare)
         resume(home.ledger.log, holding, "b:2:2", 60.0)
 

@@ -381,7 +381,7 @@ def test_an_error_inside_a_transaction_leaves_nothing(home):
 
     def fails():
         with home.ledger.log.writing() as writer:
-            writer.append("started", reservation=1)
+            writer.append("dataset-archived", dataset="adult", reason="a test", by="test")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

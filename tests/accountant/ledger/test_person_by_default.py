@@ -8,7 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from ledgers import advance, hexes, place, plan, raw, registration, request, reserve
+from ledgers import UNJUDGED, advance, hexes, place, plan, raw, registration, request, reserve, unjudged
 
 from accountant.audit.audit import audit_home
 from accountant.errors import BudgetRefused
@@ -214,6 +214,7 @@ def test_the_audit_finds_a_total_that_carries_less_or_is_more(tmp_path, monkeypa
         return real(self, kind, **(fields | changes if kind == "person-total" else fields))
 
     with monkeypatch.context() as patch:
+        patch.setattr(*UNJUDGED)
         patch.setattr(Writer, "append", forge)
         append(home)
     report = audit_home(home)
@@ -226,7 +227,7 @@ def test_the_audit_finds_a_total_that_carries_less_or_is_more(tmp_path, monkeypa
 
 def test_the_audit_finds_a_total_that_was_founded_too_late(home, monkeypatch):
     append(home, each_block=WHY)
-    with home.ledger.log.writing() as writer:
+    with unjudged(), home.ledger.log.writing() as writer:
         from accountant.ledger.families import block_rows
         from accountant.ledger.person_totals import found_person_total
 

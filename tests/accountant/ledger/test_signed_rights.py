@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import pytest
 from in_process import Site
-from ledgers import advance, begun, place, plan, raw, registration, request, reserve
+from ledgers import UNJUDGED, advance, append_unsigned, begun, place, plan, raw, registration, request, reserve
 
 from accountant.access import grants, key_life, tokens
 from accountant.access.grants import Grant, access_of
@@ -123,7 +123,7 @@ def test_a_grant_row_that_was_changed_gives_nothing(home, change):
 
 def test_entries_that_no_checkpoint_covers_stop_everything(home):
     with home.ledger.log.database.writing() as connection:  # the tree is right, and nobody signed it
-        seq = store.append(connection, evil_entry())
+        seq = append_unsigned(connection, evil_entry())
     values = (digest(SECRET), seq, "evil", "admin", "evil")
     sql(home, "INSERT INTO token (hash, seq, name, scopes, principal) VALUES (?, ?, ?, ?, ?)", *values)
     for act in (home.ledger.log.check_mark, lambda: small(home.ledger), lambda: good_bearers(home)):
@@ -136,7 +136,7 @@ def test_entries_that_no_checkpoint_covers_stop_everything(home):
 
 def test_a_checkpoint_by_another_key_covers_nothing(home, tmp_path):
     with home.ledger.log.database.writing() as connection:
-        seq = store.append(connection, evil_entry())
+        seq = append_unsigned(connection, evil_entry())
         root = store.Tree(connection).root()
         signer = KeyStore.create(tmp_path / "others").signer("log")
         note = notes.sign_checkpoint(home.ledger.log.origin, seq + 1, root, signer)
@@ -156,7 +156,7 @@ def test_a_family_that_is_set_back_admits_nothing_and_is_named(home, with_all):
     before = sql(home, "SELECT used, reserved, changed FROM family")[0]
     seq = small(home.ledger)
     now = sql(home, "SELECT used, reserved, changed FROM family")[0]
-    analyst = sql(home, "SELECT * FROM analyst")[0]
+    analyst, job = sql(home, "SELECT * FROM analyst")[0], sql(home, "SELECT * FROM job WHERE seq = ?", seq)[0]
     size = home.ledger.log.size()
     sql(home, "UPDATE family SET used = ?, reserved = ?, changed = ?", *before)
     if with_all:
@@ -173,6 +173,7 @@ def test_a_family_that_is_set_back_admits_nothing_and_is_named(home, with_all):
     assert named(home, "index: family")
     sql(home, "UPDATE family SET used = ?, reserved = ?, changed = ?", *now)
     sql(home, "INSERT OR REPLACE INTO analyst VALUES (?, ?, ?, ?)", *analyst)
+    sql(home, f"INSERT OR REPLACE INTO job VALUES ({', '.join('?' * len(job))})", *job)
     assert small(home.ledger) == size
 
 
@@ -390,6 +391,7 @@ def test_the_audit_believes_no_sum_that_an_entry_states(home, monkeypatch, whose
             about["used"] = about["used"] | {"pure": "0"}
         return append(self, kind, **fields)
 
+    monkeypatch.setattr(*UNJUDGED)
     monkeypatch.setattr(entries.Writer, "append", less)
     seq = small(home.ledger)
     assert named(home, f"entry {seq}: after:")

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from ledgers import advance, registration, request, reserve
+from ledgers import advance, append_unsigned, registration, request, reserve
 from postgres import server
 from sqlalchemy import event, make_url, text
 from stores import at, kind, rows, snapshot
@@ -137,7 +137,7 @@ def test_evidence_cannot_be_changed(home, table):
 def test_bytes_come_back_as_bytes(database):
     body = bytes(range(256)) * 8
     with database.writing() as connection:
-        assert store.append(connection, body) == 0
+        assert append_unsigned(connection, body) == 0
     with database.reading() as connection:
         assert list(store.leaves(connection)) == [(0, body)]
         assert type(connection.execute(entry_table.select()).one().body) is bytes
@@ -153,19 +153,19 @@ class Stop(Exception):
 
 def append_and_stop(home):
     with home.ledger.log.writing() as writer:
-        writer.append("genesis", nonsense=1)
+        writer.append("dataset-archived", dataset="adult", reason="a test", by="test")
         raise Stop
 
 
 def append_and_delete(home):
     with home.ledger.log.database.writing() as connection:
-        store.append(connection, b"first")
+        append_unsigned(connection, b"first")
         connection.execute(text("DELETE FROM entry"))
 
 
 def append_twice(home):
     with home.ledger.log.database.writing() as connection:
-        store.append(connection, b"first")
+        append_unsigned(connection, b"first")
         connection.execute(entry_table.insert().values(seq=0, body=b"again"))
 
 
@@ -182,11 +182,11 @@ def test_a_transaction_is_whole_or_nothing(home, attempt, error):
 
 def test_a_snapshot_does_not_move(database):
     with database.writing() as connection:
-        store.append(connection, b"before")
+        append_unsigned(connection, b"before")
     with database.reading() as reader:
         assert store.size(reader) == 1
         with database.writing() as connection:
-            store.append(connection, b"meanwhile")
+            append_unsigned(connection, b"meanwhile")
         assert store.size(reader) == 1
         assert [body for _, body in store.leaves(reader)] == [b"before"]
     with database.reading() as reader:
@@ -196,10 +196,10 @@ def test_a_snapshot_does_not_move(database):
 def test_a_reading_transaction_writes_nothing_on_postgresql(database):
     if kind(database) == "sqlite":
         with database.reading() as connection:
-            store.append(connection, b"never committed")
+            append_unsigned(connection, b"never committed")
     else:
         with pytest.raises(LedgerUnavailable, match="read-only"), database.reading() as connection:
-            store.append(connection, b"x")
+            append_unsigned(connection, b"x")
     with database.reading() as connection:
         assert store.size(connection) == 0
 
@@ -210,7 +210,7 @@ def test_writers_take_turns(database):
     def write():
         for _ in range(10):
             with database.writing() as connection:
-                store.append(connection, threading.current_thread().name.encode())
+                append_unsigned(connection, threading.current_thread().name.encode())
 
     threads = [threading.Thread(target=write, name=f"writer {number}") for number in range(8)]
     for thread in threads:
@@ -237,7 +237,7 @@ def test_the_tree_in_memory_is_the_tree_in_the_table(database):
         with database.writing() as connection:
             tree = Tree(connection)
             assert tree.size == low
-            assert [tree.append(body) for body in bodies[low:high]] == list(range(low, high))
+            assert [tree.append(body, lambda seq, entry: None) for body in bodies[low:high]] == list(range(low, high))
             assert tree.root() == naive_root(bodies[:high])
         with database.reading() as connection:
             assert Tree(connection).root() == naive_root(bodies[:high])
@@ -250,7 +250,7 @@ def test_a_proof_asks_the_database_a_few_times(database):
     bodies = [b"%d" % number for number in range(40)]
     for count in range(1, 41):
         with database.writing() as connection:
-            store.append(connection, bodies[count - 1])
+            append_unsigned(connection, bodies[count - 1])
         for index in {0, count // 3, count // 2, count - 1}:
             with database.reading() as connection:
                 tree = Tree(connection)
@@ -270,7 +270,7 @@ def test_a_tree_of_another_size_than_was_likely_is_the_tree(database):
         bodies = [b"%d" % number for number in range(count)]
         with database.writing() as connection:
             for body in bodies[store.size(connection) :]:
-                store.append(connection, body)
+                append_unsigned(connection, body)
         for likely in (*range(25), 2**53, 2**62, 10**19 - 1):
             with database.reading() as connection:
                 before = len(asked)

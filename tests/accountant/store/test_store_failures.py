@@ -11,14 +11,14 @@ from types import SimpleNamespace
 
 import pytest
 from faulty_wire import SilentWire
-from ledgers import ROOT, place, plan, registration, request, reserve
+from ledgers import ROOT, append_unsigned, place, plan, registration, request, reserve
 from postgres import server
 from sqlalchemy import event, make_url, text
 from stores import at, kind, snapshot
 
 from accountant.audit.audit import audit_home
 from accountant.home import Home
-from accountant.store import engines, postgres_timeout, store
+from accountant.store import engines, postgres_timeout
 from accountant.store.store import Store
 from dpserve_verify.errors import LedgerUnavailable
 
@@ -185,9 +185,9 @@ def test_connections_that_died_in_the_pool_are_replaced(remote):
 
 def cut_between(ledger, name: str) -> None:
     with ledger.log.database.writing() as connection:
-        store.append(connection, b"x")
+        append_unsigned(connection, b"x")
         cut(name)
-        store.append(connection, b"y")
+        append_unsigned(connection, b"y")
 
 
 def cut_at_commit(ledger, name: str) -> None:

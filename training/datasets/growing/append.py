@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from accountant.errors import DataError, NameTaken, RowsUnavailable, WrongState
+from accountant.errors import CameBetween, DataError, NameTaken, RowsUnavailable
 from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
@@ -128,7 +128,7 @@ def append(
     IDS_SAID, what `by` says of the ids.
 
     NameTaken where a noticeable share of the rows stands in another block, or of rows or people in another dataset, but
-    for `new_rows`; DataError where the file does not fit; InputError where the dataset cannot grow.
+    for `new_rows`; DataError where the file does not fit; InputError where the dataset cannot grow or is retired.
     """
     if records is not None and not 1 <= records <= MOST_RECORDS:
         raise InputError(f"records={records}: must be from 1 to {MOST_RECORDS}")
@@ -142,7 +142,7 @@ def append(
     naming = [*dict.fromkeys(filter(None, [about.unit.column, *by_name, *by_values]))]
     guard = Guard(home, APPEND, name, Asker(by, access))
     block = NewBlock(name, "", schema.records, by, period, new_rows, query, said_ids, **person.to_block())
-    with suppress(WrongState):  # another came in between
+    with suppress(CameBetween):
         block_appending.check_append(home.ledger.log, block, (dataset.last or 1) + 1)
     while True:  # once more where another block came in between: it is compared with that one too
         dataset = home.ledger.dataset(name)
@@ -151,7 +151,7 @@ def append(
         scan = scan_of(home, schema, types, naming, [] if new_rows else [*others, ever])
         guard.require_answers_left()
         watch = scan if dated is None or period is None else Within(scan, dated, period)
-        with working_folder(home.datasets) as folder, suppress(WrongState):
+        with working_folder(home.datasets) as folder, suppress(CameBetween):
             with explaining(schema, data, about.unit.column):
                 parting = parting_of(home, about, [dataset])
                 before = None if person.each_block else _people_before(home, dataset)
@@ -212,7 +212,7 @@ def _enter(
     scan: Scan,
     own: Sketch,
 ) -> None:
-    """Put the packed `folder` in its place, and enter it. WrongState where another block was appended meanwhile."""
+    """Put the packed `folder` in its place, and enter it. CameBetween where another block was appended meanwhile."""
     home = guard.home
     with locked(home.path / LOCK):
         guard.require_answers_left()

@@ -83,7 +83,7 @@ def plan(home: Home, query_request: QueryRequest, by: str | None = None) -> Plan
     noise, query = noise_of(recipe.plan, GRID), query_of(question, cells, norm)
     request = Request(
         query_request.dataset, NAME, budget, {"select": question.select, "noise": norm}, "", kind=Profile(), part=part,
-        blocks=query_request.blocks, window=dataset.window,
+        blocks=query_request.blocks, window=dataset.window, registered=dataset.seq,
     )  # fmt: skip
     known = find_answer(home, dataset, request, question, schema)
     if known is not None and not is_free and known[1].spread > noise.z**2 * noise.variance:

@@ -99,7 +99,7 @@ def plan(home: Home, question: ProfileRequest, by: str | None = None) -> Planned
         parameters |= {"around": around} | ({"parents": parents} if norm == "l2" and parents > 1 else {})
     request = Request(
         question.dataset, NAME, budget, parameters, "", kind=Profile(), part=part, blocks=question.blocks,
-        window=dataset.window,
+        window=dataset.window, registered=dataset.seq,
     )  # fmt: skip
     _check_room(columns, pairs, around, recipe.plan)
     earlier = evaluations.find_same(home.ledger.log.database, request)
@@ -123,9 +123,7 @@ def open_account(
     if part is not None and dataset.holdout is None:
         raise InputError(f"dataset={question.dataset}: keeps no rows aside; leave --part out")
     budget = Budget.of(str(question.epsilon), str(dataset.delta if question.delta is None else question.delta))
-    if budget.delta > dataset.delta:
-        raise InputError(f"delta={budget.delta}: dataset {question.dataset} has {dataset.delta} in all")
-    budget.check_delta(dataset.records)
+    dataset.check_delta(budget)
     return dataset, part, budget, schema_of(home, dataset)
 
 

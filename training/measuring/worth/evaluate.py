@@ -102,9 +102,7 @@ def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> Planned
     if dataset.registration.remote:
         raise InputError(f"dataset={asked.dataset}: its rows stay with their owners, and none can be evaluated on here")
     budget = Budget.of(str(asked.epsilon), str(asked.delta))
-    if budget.delta > dataset.delta:
-        raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
-    budget.check_delta(dataset.records)
+    dataset.check_delta(budget)
     schema = schema_of(home, dataset)
     (target,) = {check_fits(model.ensemble, schema, dataset.registration) for model in models}
     if sum([asked.group is not None, asked.against is not None, asked.scores]) > 1:
@@ -133,6 +131,7 @@ def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> Planned
         part,
         blocks=asked.blocks,
         window=dataset.window,
+        registered=dataset.seq,
     )
     recipe = evaluator.recipe(public)
     earlier = evaluations.find_same(home.ledger.log.database, request, _in_other_bins(request, models, schema))
@@ -234,7 +233,7 @@ def plan_following(home: Home, training: Request, epsilon: str | float | Decimal
     layout = Layout(tuple(question.classes or ()), 1.0, question.target_range, bins=int(how.get("bins", BINS)))
     request = Request(
         training.dataset, NAME, budget, {"cells": layout.size, **how}, training.model, training.target, Evaluation(0),
-        HOLDOUT, blocks=training.blocks, window=dataset.window,
+        HOLDOUT, blocks=training.blocks, window=dataset.window, registered=dataset.seq,
     )  # fmt: skip
     evaluator = Evaluator(CellCounts(None, layout))
     recipe = evaluator.recipe(public)
