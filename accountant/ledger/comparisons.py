@@ -1,5 +1,5 @@
 """What the guard against copies answered: each comparison that no registration follows leaves a signed entry, and only
-a few may be answered in an hour, counted from the entries themselves (docs/privacy/copies.md).
+a few of one caller may be answered in an hour, counted from the entries themselves (docs/privacy/copies.md).
 
 A registration that is withdrawn counts as one: it told that nobody of the file is registered elsewhere, and nothing is
 registered by it any more. An entry names who asked, by which door, which name was tried, and the datasets in which rows
@@ -43,8 +43,8 @@ class Comparison:
 
 
 def require_answers_left(ledger: Ledger, asked: Comparison) -> None:
-    """Refuse a comparison where MOST_ANSWERS were answered in this home in the last SPAN. It says when to come back,
-    and nothing about rows.
+    """Refuse a comparison where MAX_ANSWERS of the same caller were answered in the last SPAN. It says when to come
+    back, and nothing about rows.
 
     Raises:
         InputError: details `again`, the time in UTC from which one more is answered.
@@ -55,14 +55,14 @@ def require_answers_left(ledger: Ledger, asked: Comparison) -> None:
 
 def check_answers(database: Store, connection: Connection, asked: Comparison) -> None:
     """Raise what `require_answers_left` does, in a transaction that stands open."""
-    recent = _recent_entries(database, connection)
+    recent = [entry for entry in _recent_entries(database, connection) if entry.value["by"] == asked.by]
     if len(recent) < MAX_ANSWERS or any(_is_same(entry, asked) for entry in recent):
         return
     oldest = sorted(entry.value["time"] for entry in recent)[-MAX_ANSWERS]
     again = (datetime.strptime(oldest, _TIME) + SPAN + timedelta(seconds=1)).strftime(_TIME)
     raise InputError(
-        f"data: not compared: {MAX_ANSWERS} comparisons of files with registered datasets were answered in the last "
-        f"hour, the most in this home. Come back after {again}",
+        f"data: not compared: {MAX_ANSWERS} comparisons of files of {asked.by} with registered datasets were answered "
+        f"in the last hour, the most of one caller. Come back after {again}",
         again=again,
     )
 
@@ -87,8 +87,11 @@ def _is_same(entry: Entry, asked: Comparison) -> bool:
 
 
 def _recent_entries(database: Store, connection: Connection) -> list[Entry]:
-    """Return the entries of answers in the last SPAN, the oldest first. Entries with a time in the future count."""
-    since = (datetime.now(UTC) - SPAN).strftime(_TIME)
+    """Return the entries of answers in the last SPAN, the oldest first. Those with a time in the future, of when the
+    clock was ahead, are none: they would count until that time has come.
+    """
+    now = datetime.now(UTC)
+    since, until = (now - SPAN).strftime(_TIME), now.strftime(_TIME)
     index = entry_index(database, connection)
     numbers = np.flatnonzero(index.of_kind(COMPARED) | index.of_kind(WITHDRAWN)).tolist()
     entries: list[Entry] = []
@@ -96,5 +99,6 @@ def _recent_entries(database: Store, connection: Connection) -> list[Entry]:
         entry = read_entry(number, body_at(connection, number))
         if entry.value["time"] < since:
             break
-        entries.append(entry)
+        if entry.value["time"] <= until:
+            entries.append(entry)
     return entries[::-1]

@@ -29,14 +29,15 @@ if TYPE_CHECKING:
     from accountant.ledger.ledger import Ledger
 
 
-def withdraw(ledger: Ledger, name: str, why: Why) -> int:
-    """Append the entry that withdraws a registration; return its index.
+def withdraw(ledger: Ledger, name: str, why: Why, holds_keys: bool = False) -> int:
+    """Append the entry that withdraws a registration; return its index. `holds_keys`: whether it is done at the command
+    line by who holds the home's keys, and may know whose rows are registered.
 
     Raises:
         UnknownName: There is no such dataset.
         WrongState: Something was spent on it, or holds to it; the message says what.
-        InputError: As many registrations were compared or withdrawn in the last hour as there may be: each tells that
-            nobody of the file is registered elsewhere.
+        InputError: As many files of theirs were compared, or registrations withdrawn, in the last hour as there may
+            be: each tells that nobody of the file is registered elsewhere.
     """
     with ledger.log.writing() as writer:
         dataset = family_rows.load(writer.connection, name, signed=writer.signed)
@@ -45,7 +46,8 @@ def withdraw(ledger: Ledger, name: str, why: Why) -> int:
         holding = list(_what_holds(writer.signed, dataset))
         if holding:
             raise WrongState(f"dataset={name}: cannot be withdrawn: {'; '.join(holding[:5])}")
-        check_answers(ledger.log.database, writer.connection, Comparison(REGISTER, name, why.by))
+        if not holds_keys:
+            check_answers(ledger.log.database, writer.connection, Comparison(REGISTER, name, why.by))
         return _enter(writer, dataset, why)
 
 

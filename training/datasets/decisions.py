@@ -25,7 +25,7 @@ WITHDRAW, RETIRE, RESTORE = "withdraw", "retire", "restore"
 ACTS = (WITHDRAW, RETIRE, RESTORE)
 
 
-def decide(home: Home, name: str, act: str, why: Why) -> dict[str, Any]:
+def decide(home: Home, name: str, act: str, why: Why, holds_keys: bool = False) -> dict[str, Any]:
     """Enter a decision, and return the dataset, what it is now, and the entry that says so.
 
     Args:
@@ -34,6 +34,7 @@ def decide(home: Home, name: str, act: str, why: Why) -> dict[str, Any]:
         act: `withdraw` ends a registration that nothing was spent on, and deletes its packed rows; `retire` lets it
             take no further job, schedule or block; `restore` takes it up again.
         why: Who decides, and why.
+        holds_keys: Whether they hold the home's keys, so that how often they withdraw is not bounded.
 
     Raises:
         UnknownName: There is no such dataset.
@@ -43,7 +44,7 @@ def decide(home: Home, name: str, act: str, why: Why) -> dict[str, Any]:
     if act not in ACTS:
         raise InputError(f"act={act!r:.40}: must be one of {', '.join(ACTS)}")
     if act == WITHDRAW:
-        return {"dataset": name, "withdrawn": True, "entry": _withdraw(home, name, why)}
+        return {"dataset": name, "withdrawn": True, "entry": _withdraw(home, name, why, holds_keys)}
     entry = archive(home.ledger, "dataset", name, why, ends=act == RESTORE)
     return {"dataset": name, "archived": act == RETIRE, "entry": entry}
 
@@ -83,11 +84,11 @@ def _release(home: Home, name: str, request: ChargeRequest, by: str) -> Outside:
     )
 
 
-def _withdraw(home: Home, name: str, why: Why) -> int:
+def _withdraw(home: Home, name: str, why: Why, holds_keys: bool) -> int:
     home.ledger.dataset(name)
     with locked(home.path / LOCK):  # of several at one time, a file that is compared meanwhile finds all or nothing
         commitment = home.ledger.dataset(name).registration.commitment
-        entry = withdraw(home.ledger, name, why)
+        entry = withdraw(home.ledger, name, why, holds_keys)
         if all(commitment not in dataset.commitments for dataset in home.ledger.datasets()):
             shutil.rmtree(home.datasets / commitment, ignore_errors=True)
     with suppress(OSError):  # of a home that cannot be written: it is withdrawn all the same

@@ -156,6 +156,8 @@ def test_withdrawals_count_as_answers_about_who_is_registered(home):
     with pytest.raises(InputError, match="Come back after"):
         withdraw(home.ledger, "adult", WHY)
     assert home.ledger.dataset("adult").version == 1
+    require_answers_left(home.ledger, Comparison(REGISTER, "next", "another"))
+    withdraw(home.ledger, "adult", WHY, holds_keys=True)  # who can read the rows is told nothing
 
 
 def test_an_archive_passes_on_to_nobody(home):

@@ -119,8 +119,10 @@ def test_one_person_has_one_spelling(tmp_path, column):
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_ids_that_differ_are_different_people(tmp_path, suffix):
-    path = write(tmp_path / f"rows{suffix}", people(["7", "07", "a", "A", "é", "-7", "0", "ab", "a b"]))
-    assert used(path, said=["distinct-ids"]) == 9
+    path = write(
+        tmp_path / f"rows{suffix}", people(["7", "07", "a", "A", "é", "-7", "0", "ab", "a b", "a'b", "7'8", "7=8"])
+    )
+    assert used(path, said=["distinct-ids"]) == 12
 
 
 SAME = {
@@ -129,6 +131,10 @@ SAME = {
     "invisible": ["p1", "p1\u200b", "\ufeffp1", "p\u00ad1", "p1\u200e", "p1\ufe0f"],
     "numbers": ["7", " 7", "7 ", "+7", "7.0", "7."],
     "blanks within": ["Ann Lee", "Ann  Lee", "Ann\u00a0Lee"],
+    "quotes": ["7", "'7", '="7"', '"7"', "'7'", " '7 ", "'+7"],
+    "width": ["A17", "Ａ１７", "A１７", "A1７\u200b"],
+    "scripts": ["17", "١٧", "१७", "１７", "'１７"],
+    "quoted names": ["Ann Lee", '"Ann Lee"', "'Ann Lee", '="Ann  Lee"'],
     "NUL": ["p1", "p1\0", "\0p1"],
 }
 

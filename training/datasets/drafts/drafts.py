@@ -33,7 +33,7 @@ RECEIVING, LOOKING, COLUMNS, CHECKING, PROBLEMS, READY, REGISTERING, REGISTERED,
 AT_WORK = (LOOKING, CHECKING, REGISTERING)  # of a process
 STATES = (RECEIVING, LOOKING, COLUMNS, CHECKING, PROBLEMS, READY, REGISTERING, REGISTERED, UNREADABLE)
 KEPT_SECONDS = 24 * 3600.0
-MOST_OF_ONE = 5  # drafts of one principal
+MOST_OF_ONE = 5  # drafts of one principal that are not registered yet
 SPARE_BYTES = 1 << 28  # of the disk, which an upload leaves
 FILE, SCHEMA = "draft.json", "schema.yaml"
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -123,7 +123,7 @@ class Drafts:
 
     def _add(self, draft: Draft) -> Draft:
         with locked(self.folder / "lock"):
-            if sum(stored.by == draft.by for stored in self.all()) >= MOST_OF_ONE:
+            if sum(stored.by == draft.by and stored.state != REGISTERED for stored in self.all()) >= MOST_OF_ONE:
                 raise WrongState(f"drafts: {draft.by} has {MOST_OF_ONE}; register or delete one of them first")
             (self.folder / draft.id / "file").mkdir(parents=True, mode=0o700)
             self._write(draft)

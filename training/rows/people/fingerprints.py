@@ -1,5 +1,5 @@
 """Keyed 64-bit fingerprints of values, the same whatever type or format holds them: 39, 39.0 and the text "39" are one,
-and texts that blanks, capitals, quotes around them, accents' storage or unseen characters alone tell apart.
+and texts that capitals, or what `people.visible_texts` passes over, alone tell apart.
 
 They tell equal values apart from others within one home, and are kept beside its packed rows, never elsewhere.
 """
@@ -17,7 +17,6 @@ from training.rows.people.people import NOBODY, WHOLE, is_text, visible_texts
 Hashes = NDArray[np.uint64]
 NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
 FRACTION = r"^\s*[+-]?[0-9]*\.[0-9]*[1-9][0-9]*\s*$"
-QUOTED = """^(["'])(.*)["']$"""
 LONG = "^-?[0-9]{16,}$"
 MISSING, ONE, ZERO = 0x7FF8_0000_0000_0000, 0x3FF0_0000_0000_0000, 0  # the bits of NaN, 1.0 and 0.0
 _WORDS = {word.encode(): MISSING for word in NOBODY} | {b"true": ONE, b"false": ZERO}
@@ -90,8 +89,8 @@ def plain_storage(column: pa.Array) -> pa.Array:
 
 
 def plain_texts(texts: pa.Array) -> pa.Array:
-    """Return large binaries as they are compared: small letters, without blanks or quotes around them, as
-    `visible_texts`; what is no text stays as it is. The spelling of each follows from it alone.
+    """Return large binaries as they are compared: `visible_texts` in small letters; what is no text stays as it is. The
+    spelling of each follows from it alone.
     """
     _, offsets, data = texts.buffers()
     if data is None or not len(texts):
@@ -108,10 +107,8 @@ def plain_texts(texts: pa.Array) -> pa.Array:
         spelt = np.array(values, object)
         spelt[are_texts] = plain_texts(texts.filter(pa.array(are_texts))).to_pylist()
         return pa.array(spelt, pa.large_binary())
-    if byte_kinds & ~(kernels.words.CAPITAL | kernels.words.QUOTE):
+    if byte_kinds & ~kernels.words.CAPITAL:
         words = visible_texts(words)
-    if byte_kinds & kernels.words.QUOTE:
-        words = pc.utf8_trim(pc.replace_substring_regex(words, QUOTED, r"\2"), " ")
     return (pc.utf8_lower if byte_kinds & kernels.words.BEYOND else pc.ascii_lower)(words).cast(pa.large_binary())
 
 

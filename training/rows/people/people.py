@@ -6,7 +6,9 @@ equal to itself, any number of people. Such a file is refused.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Collection
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,9 @@ FILLERS = tuple(
 MANY_ROWS = 10  # times as many rows as 99 of 100 ids have at most: then it is asked whether the id is one person
 BLANKS = r"[\s\p{Z}\x{85}\x{1c}-\x{1f}]+"
 INVISIBLE = r"[\p{Cc}\p{Cf}\x{34f}\x{115f}\x{1160}\x{17b4}\x{17b5}\x{2800}\x{3164}\x{fe00}-\x{fe0f}\x{ffa0}]+"
+# What spreadsheets and exports put around an id so that it stays a text: "7", ="7", '7', and '7.
+QUOTES = ((r'^=?"(.*)"$', r"\1"), (r"^'(.*)'$", r"\1"), (r"^'(.+)$", r"\1"))
+OTHER_DIGIT = r"[^\P{Nd}0-9]"  # of another script
 DISTINCT_IDS, ONE_PERSON = "distinct-ids", "one-person"  # what a steward may say of ids; it stands in the entry
 MOST_TIMES = 1 << 16  # an id stands so often, or oftener
 AT_ONCE = 1 << 16  # slots of the table of people
@@ -50,10 +55,10 @@ WHOLE = 2.0**53  # from here on, two neighbouring whole numbers may be one float
 
 def unit_ids(name: str, column: pa.Array) -> pa.Array:
     """Return a column of ids as bytes, one spelling to an id and null where it is missing, whatever type the file gives
-    it: 7, 7.0, "7", " 7", "+7" and "7.0" are one person, 0.0 and -0.0 too; so are "Zoe" and what looks the same (NFC),
-    with whatever blanks around it and characters within that are not seen. "07" and "7" are two, "a7" and "A7" too, and
-    are asked about (`FirstOfEach`). The spelling of an id is a function of that id alone: what else stands in the
-    column, or how it is cut into batches, makes no difference.
+    it: 7, 7.0, "7", " 7", "+7", "'7", '="7"' and full-width digits are one person, 0.0 and -0.0 too; so are "Zoe" and
+    what looks the same (NFKC), with whatever blanks around it and characters within that are not seen. "07" and "7" are
+    two, "a7" and "A7" too, and are asked about (`FirstOfEach`). The spelling of an id is a function of that id alone:
+    what else stands in the column, or how it is cut into batches, makes no difference.
 
     Missing: null, NaN, any of NOBODY and PLACEHOLDERS in either case, and what has no letter and no digit. DataError
     where a column cannot hold ids: floats that are not whole or not below 2^53, truth values, lists.
@@ -80,19 +85,38 @@ def unit_ids(name: str, column: pa.Array) -> pa.Array:
 
 
 def visible_texts(texts: pa.Array) -> pa.Array:
-    """Return texts as they are compared: in Unicode's composed form (NFC), without what is not seen (controls, zero
-    widths, marks of direction), each run of blanks as one, none at either end.
+    """Return texts as they are compared, wherever people or rows are told apart: in Unicode's composed form without
+    differences of width (NFKC), digits of any script as 0 to 9, without what is not seen (controls, zero widths, marks
+    of direction) and without what programs put around an id (quotes, ="7", an apostrophe before it), each run of
+    blanks as one, none at either end.
     """
     if _is_plain(texts):
         return pc.utf8_trim(texts, " ")
     texts = pc.replace_substring_regex(texts, BLANKS, " ")
     texts = pc.replace_substring_regex(texts, INVISIBLE, "")
-    return pc.utf8_trim(pc.utf8_normalize(texts, "NFC"), " ")
+    texts = _ascii_digits(pc.utf8_normalize(texts, "NFKC"))
+    texts = pc.utf8_trim(pc.replace_substring_regex(texts, BLANKS, " "), " ")  # some blanks are made of others
+    for around, within in QUOTES:
+        texts = pc.replace_substring_regex(texts, around, within)
+    return pc.utf8_trim(texts, " ")
+
+
+def _ascii_digits(texts: pa.Array) -> pa.Array:
+    if not pc.any(pc.match_substring_regex(texts, OTHER_DIGIT)).as_py():
+        return texts
+    words = texts.dictionary_encode()
+    spelt = ["".join(map(_ascii_digit, word)) for word in words.dictionary.to_pylist()]
+    return pa.array(spelt, pa.large_string()).take(words.indices)
+
+
+@lru_cache(maxsize=4096)
+def _ascii_digit(letter: str) -> str:
+    return str(unicodedata.decimal(letter, letter))
 
 
 def _is_plain(texts: pa.Array) -> bool:
-    """Return whether all texts are printable ASCII without two blanks that follow each other, so that trimming is
-    all.
+    """Return whether all texts are printable ASCII without quotes or two blanks that follow each other, so that
+    trimming is all.
     """
     _, offsets, data = texts.buffers()
     if data is None or not len(texts):
@@ -100,7 +124,8 @@ def _is_plain(texts: pa.Array) -> bool:
     places = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     codes = np.frombuffer(data, np.uint8)[places[0] : places[-1]]
     blank = codes == ord(" ")
-    return not ((codes < ord(" ")) | (codes > ord("~"))).any() and not (blank[1:] & blank[:-1]).any()
+    odd = (codes < ord(" ")) | (codes > ord("~")) | (codes == ord("'")) | (codes == ord('"'))
+    return not odd.any() and not (blank[1:] & blank[:-1]).any()
 
 
 def _names_nobody(texts: pa.Array) -> pa.Array:

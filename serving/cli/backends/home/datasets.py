@@ -47,8 +47,8 @@ class HomeDatasets(Datasets):
     def decide(self, name: str, act: str, reason: str) -> Body:
         """Withdraw, retire or restore a dataset."""
         home = Home.open()
-        require_access(home, "steward", dataset=name)
-        return decisions.decide(home, name, act, Why(this_user(), reason))
+        access = require_access(home, "steward", dataset=name)
+        return decisions.decide(home, name, act, Why(this_user(), reason), access.operator)
 
     def charge(self, name: str, request: Body, plan: bool) -> Body:
         """Charge a release that was made elsewhere, or plan to."""
