@@ -94,19 +94,15 @@ def visible_texts(texts: pa.Array) -> pa.Array:
         return pc.utf8_trim(texts, " ")
     texts = pc.replace_substring_regex(texts, BLANKS, " ")
     texts = pc.replace_substring_regex(texts, INVISIBLE, "")
-    texts = _ascii_digits(pc.utf8_normalize(texts, "NFKC"))
+    texts = pc.utf8_normalize(texts, "NFKC")
+    if pc.any(pc.match_substring_regex(texts, OTHER_DIGIT)).as_py():
+        words = texts.dictionary_encode()
+        spelt = ["".join(map(_ascii_digit, word)) for word in words.dictionary.to_pylist()]
+        texts = pa.array(spelt, pa.large_string()).take(words.indices)
     texts = pc.utf8_trim(pc.replace_substring_regex(texts, BLANKS, " "), " ")  # some blanks are made of others
     for around, within in QUOTES:
         texts = pc.replace_substring_regex(texts, around, within)
     return pc.utf8_trim(texts, " ")
-
-
-def _ascii_digits(texts: pa.Array) -> pa.Array:
-    if not pc.any(pc.match_substring_regex(texts, OTHER_DIGIT)).as_py():
-        return texts
-    words = texts.dictionary_encode()
-    spelt = ["".join(map(_ascii_digit, word)) for word in words.dictionary.to_pylist()]
-    return pa.array(spelt, pa.large_string()).take(words.indices)
 
 
 @lru_cache(maxsize=4096)
