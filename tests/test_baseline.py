@@ -95,7 +95,7 @@ def test_it_is_trained_on_and_stays_sound(folder, said):
     said("profile", "again", "--epsilon", "0.2")
     rows = "".join(f"n{age},{age},north,{age}\n" for age in range(100))
     (folder / "more.csv").write_text(f"person,age,town,cost\n{rows}")
-    said("dataset", "append", "visits", "--data", folder / "more.csv")
+    said("dataset", "append", "visits", "--records", "120", "--data", folder / "more.csv")
     said("train", "visits", "--epsilon", "0.3", "--learner", "ebm", "--set", "epochs=2", "--blocks", "last:2")
     said("model", "restore", "forest", "--why", "few trees are enough")
     said("key", "rotate", "--role", "log", "--reason", "once more")
@@ -108,7 +108,7 @@ def test_the_same_people_are_known_again(folder, capsys):
     arguments = ("--data", str(folder / "again.csv"), "--schema", str(folder / "people.yaml"), "--unit", "person")
     assert run(["dataset", "register", "copy", *arguments, "--epsilon", "1", "--delta", "1e-6"]) == 2
     assert "are in the dataset again already" in capsys.readouterr().err
-    assert run(["dataset", "append", "visits", "--data", str(folder / "visits-3.csv")]) != 0
+    assert run(["dataset", "append", "visits", "--records", "120", "--data", str(folder / "visits-3.csv")]) != 0
 
 
 def schema(database: Store) -> dict:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from accountant.certificates.profile import KeyForm, Real, TableForm
-from accountant.certificates.statement import counted_rows
+from accountant.certificates.statement import counted_rows, part_to_json
 from accountant.certificates.statement_kind import Stated, StatementKind
 from accountant.certificates.worth import Whole
 from accountant.ledger.families.families import Dataset
@@ -115,7 +115,7 @@ class AnswerKind(StatementKind[AnswerPredicate]):
         """Return its canonical bytes. `part`: of the rows; `records`: how many there are, where that is public;
         `dataset`: with the accounts of the part; `spent` and `place`: as `encode`.
         """
-        body = {"rows": {**counted_rows(dataset, part), "records": records}, **figures}
+        body = {"rows": {**counted_rows(dataset, part), **part_to_json(dataset, part), "records": records}, **figures}
         about = dataset.registration
         return self.encode(f"{about.name}.schema", about.schema, body, dataset, request, spent, place)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from accountant.certificates.statement import counted_rows
+from accountant.certificates.statement import counted_rows, part_to_json
 from accountant.certificates.statement_kind import Stated, StatementKind
 from accountant.certificates.worth import Whole
 from accountant.ledger.families.families import Dataset
@@ -61,6 +61,18 @@ class TableForm(Form):
     )
     commitment: Hex
     records: Count | None = form_field(about="how many rows there are, where that is public; else null")
+    share: Figure | None = form_field(
+        default=None,
+        about="of the units, where some are kept aside: the share in this part, by a keyed hash of each",
+    )
+    unit_rows: Count | None = form_field(
+        key="unitRows", default=None, about="beside a share: how many rows of one unit are counted at most"
+    )
+    window: list[Count] | None = form_field(
+        default=None,
+        about="where it grows: the first and the last block",
+        limits=Limits(shortest=2, longest=2),
+    )
     queries: list[QueryForm] | None = QUERIES
     made_from: list[SourceForm] | None = MADE_FROM
     together: TogetherForm | None = TOGETHER
@@ -182,7 +194,11 @@ class ProfileKind(StatementKind[ProfilePredicate]):
     ) -> bytes:
         """Return its canonical bytes. `dataset`: with the accounts of the part; `spent` and `place`: as `encode`."""
         figures = {
-            "rows": {**counted_rows(dataset, counted.part), "records": counted.records},
+            "rows": {
+                **counted_rows(dataset, counted.part),
+                **part_to_json(dataset, counted.part),
+                "records": counted.records,
+            },
             "grid": counted.grid,
             **counted.figures,
             "method": METHOD,

@@ -19,7 +19,7 @@ from typing import Any
 from accountant.keys.private_keys import KeyStore
 from accountant.ledger.families.families import Dataset, Family
 from accountant.ledger.families.left import epsilon_left
-from accountant.ledger.families.records import Request, Unit
+from accountant.ledger.families.records import HOLDOUT, Request, Unit
 from accountant.privacy.claims import Claim, claim
 from dpserve_verify.certificates import sentences
 from dpserve_verify.certificates.predicate import PREDICATE_TYPE, STATEMENT_LIMIT, STATEMENT_TYPE
@@ -178,6 +178,20 @@ def counted_rows(dataset: Dataset, part: str) -> dict[str, Any]:
         "growth": {"state": _growth_of(dataset)},
         **queries_of(dataset),
         **made_from_to_json(dataset),
+    }
+
+
+def part_to_json(dataset: Dataset, part: str) -> dict[str, Any]:
+    """Say which rows of a dataset were counted, as public numbers do: the share of the units that the part is of, how
+    many rows of one unit at most, and which blocks; nothing where they are all rows of a dataset that has not grown.
+    """
+    held, unit = dataset.holdout, dataset.registration.unit
+    times = 1 if dataset.person is not None else max(1, len(dataset.blocks))
+    rows = 1 if unit.column is None else unit.contributions * times
+    share = None if held is None else held if part == HOLDOUT else 1 - held
+    return {
+        **({} if share is None else {"share": decimal_string(share), "unitRows": rows}),
+        **({} if dataset.window is None else {"window": [*dataset.window]}),
     }
 
 

@@ -15,10 +15,11 @@ from models.explain.html import page, paragraph, table
 from models.profile.picture import STYLE, cells
 
 SUFFIXES = (".html", ".json", ".csv")
+OF_ALL = "of all"  # over a count that is scaled to all units
 
 
 def facts(body: Mapping[str, Any]) -> list[str]:
-    """Return what was counted, at which price, and by which entry it stands."""
+    """Return of which rows it is, what was counted, at which price, and by which entry it stands."""
     question = body["question"]
     where, afterwards = "; ".join(question["where"]), "; ".join(question.get("afterwards", ()))
     shown = (
@@ -29,28 +30,48 @@ def facts(body: Mapping[str, Any]) -> list[str]:
         if afterwards
         else []
     )
+    scaled = (
+        [
+            f"Under {OF_ALL}: the count of this part scaled to everybody, with an interval that also holds what the "
+            "draw of the part leaves open. Rows beyond the bound on one person are counted nowhere. Sums and means are "
+            "of the part alone."
+        ]
+        if "scaled" in body
+        else []
+    )
     return [
-        f"{body['dataset']}, {body['part']} rows{f', where {where}' if where else ''}: from noisy sums measured for "
+        f"{body['dataset']}, {body['of']}{f', where {where}' if where else ''}: from noisy sums measured for "
         f"epsilon {body['epsilon']} at delta {body['delta']}, signed, and entered in the ledger as entry "
         f"{body['entry']}.",
         "Each figure is within its interval with a chance of 95 %: only the noise is left to chance. Every "
         "group that the schema names is there, with rows or without; numbers outside a declared range are taken as its "
         "nearer end.",
+        *scaled,
         *shown,
     ]
 
 
 def lines(body: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Return the table: a heading, then groups with their figures and intervals."""
-    question = body["question"]
-    table_lines = [(*question["by"], *(word for name in question["figures"] for word in (name, "interval")))]
-    for row in body["rows"]:
+    question, counts = body["question"], scaled_names(body)
+    head = [
+        word
+        for name in question["figures"]
+        for word in (name, "interval", *((OF_ALL, "interval") if name in counts else ()))
+    ]
+    table_lines = [(*question["by"], *head)]
+    for at, row in enumerate(body["rows"]):
         words = list(row["group"])
         for name in question["figures"]:
-            value, low, high = map(_word, row[name])
-            words += [value, f"{low} to {high}"]
+            for value, low, high in (row[name], *([body["scaled"][at][name]] if name in counts else ())):
+                words += [_word(value), f"{_word(low)} to {_word(high)}"]
         table_lines.append(tuple(words))
     return table_lines
+
+
+def scaled_names(body: Mapping[str, Any]) -> list[str]:
+    """Return which figures are counts that are scaled to all units."""
+    return [*body["scaled"][0]] if body.get("scaled") else []
 
 
 def _word(value: str | None) -> str:
@@ -98,8 +119,10 @@ def write(body: Mapping[str, Any], path: Path) -> None:
 def _csv(body: Mapping[str, Any]) -> str:
     question, text = body["question"], io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    ends = [word for name in question["figures"] for word in (name, f"{name} low", f"{name} high")]
-    writer.writerow([*question["by"], *ends])
-    for row in body["rows"]:
-        writer.writerow([*row["group"], *(each or "" for name in question["figures"] for each in row[name])])
+    names = [*question["figures"], *(f"{name}, {OF_ALL}" for name in scaled_names(body))]
+    writer.writerow([*question["by"], *(word for name in names for word in (name, f"{name} low", f"{name} high"))])
+    for at, row in enumerate(body["rows"]):
+        figures = [row[name] for name in question["figures"]]
+        figures += [body["scaled"][at][name] for name in scaled_names(body)]
+        writer.writerow([*row["group"], *(each or "" for figure in figures for each in figure)])
     return text.getvalue()

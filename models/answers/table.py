@@ -1,6 +1,6 @@
 """The figures of a query from noisy sums in public cells, and whether what was released before answers another.
 
-Every figure is a function of released numbers: docs/privacy/answers.md has the intervals.
+Every figure is a function of released numbers: docs/privacy/sums.md has the intervals.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from accountant.certificates.profile import Profile
 from dpserve_verify.certificates.certificate import plan_of
 from dpserve_verify.errors import CertificateInvalid
 from models.answers.question import SIGNS, Condition, Conditions, Measure, Output, Question, merge
+from models.answers.sampled import HALF, Sampled
 from models.features.calendar import text_of
 from models.features.features import NumericFeature
 from models.profile.columns import Column, column_of, labels
@@ -29,13 +30,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Released:
-    """Noisy sums of `measures` in the cells of columns `by`, over rows that meet `where`: shape (measures, *bins)."""
+    """Noisy sums of `measures` in the cells of columns `by`, over rows that meet `where`: shape (measures, *bins).
+    `sampled`: of which units, where they are a part of all.
+    """
 
     by: tuple[Column, ...]
     where: tuple[Condition, ...]
     measures: tuple[Measure, ...]
     sums: Floats
     noise: Noise
+    sampled: Sampled | None = None
 
     def answer(self, question: Question) -> Table | None:
         """Return the table of a question that follows from these cells; None where it does not."""
@@ -43,7 +47,16 @@ class Released:
         if groups is None or summed is None:
             return None
         figures = tuple(self._figures(*each) for each in zip(question.outputs, summed, strict=True))
-        return Table(question, _keys(question.by, [*groups.values()]), figures, self._spread(summed))
+        scaled = tuple(map(self._scaled, summed))
+        return Table(question, _keys(question.by, [*groups.values()]), figures, self._spread(summed), scaled)
+
+    def _scaled(self, summed: Summed) -> list[Figure] | None:
+        """Return a count of each group as one of all units; None of a sum or mean, or where they are of all units."""
+        if self.sampled is None or summed.totals is not None:
+            return None
+        widths = self.noise.reach(HALF) * np.sqrt(summed.cells * self.noise.variance)
+        pairs = zip(summed.counts.tolist(), widths.tolist(), strict=True)
+        return [_spell(*self.sampled.scale(count, width)) for count, width in pairs]
 
     def spread_of(self, question: Question) -> float | None:
         """Return the `spread` of the table of a question, whatever the sums are; None where none follows."""
@@ -187,13 +200,15 @@ Figure = list[str | None]  # value, low end, high end
 @dataclass(frozen=True)
 class Table:
     """The answer to a question: of each group its `keys`, and its figures, output after output. `spread`: the square of
-    how far off a count may be that most noise went into.
+    how far off a count may be that most noise went into. `scaled`: by output, the counts as counts of all units, where
+    the rows are of a part of them.
     """
 
     question: Question
     keys: list[list[str]]
     figures: tuple[list[Figure], ...]
     spread: float
+    scaled: tuple[list[Figure] | None, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return it for programs: one record a group, those that the question shows, in its order."""
@@ -205,7 +220,9 @@ class Table:
             }
             for at in self._shown()
         ]
-        return {"question": self.question.to_json(), "rows": rows}
+        counts = [(each.name, own) for each, own in zip(outputs, self.scaled, strict=True) if own is not None]
+        scaled = {"scaled": [{name: own[at] for name, own in counts} for at in self._shown()]} if counts else {}
+        return {"question": self.question.to_json(), "rows": rows, **scaled}
 
     def _shown(self) -> list[int]:
         """Return which groups are shown, by their noisy figures alone."""
@@ -245,7 +262,14 @@ def released_by_answer(answer: Answer) -> Released:
         raise CertificateInvalid("mechanisms: are not those of an answer") from None
     if form.level != LEVEL or form.variance != number(noise.variance):
         raise CertificateInvalid("variance: does not follow from the mechanism")
-    return Released(by, where, measures, np.array(form.counts, np.float64).reshape(shape) / form.grid, noise)
+    return Released(
+        by,
+        where,
+        measures,
+        np.array(form.counts, np.float64).reshape(shape) / form.grid,
+        noise,
+        Sampled.of_rows(form.rows),
+    )
 
 
 def released_by_profile(profile: Profile) -> list[Released]:
@@ -263,6 +287,7 @@ def released_by_profile(profile: Profile) -> list[Released]:
         Released(
             tuple(by), (), (Measure(),),
             np.array(counts, np.float64).reshape(1, *(column.bins for column in by)) / form.grid, noise,
+            Sampled.of_rows(form.rows),
         )
         for by, counts in counted
     ]  # fmt: skip

@@ -42,7 +42,10 @@ class Noise:
     @property
     def z(self) -> float:
         """Return how many standard deviations an interval reaches to either side."""
-        outside = 1 - float(LEVEL)
+        return self.reach(1 - float(LEVEL))
+
+    def reach(self, outside: float) -> float:
+        """Return beyond how many standard deviations, to either side, the noise lies with this chance at most."""
         return log(1 / outside) / sqrt(2) if self.laplace else NormalDist().inv_cdf(1 - outside / 2)
 
     @classmethod

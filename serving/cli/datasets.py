@@ -291,4 +291,6 @@ def draft(
     show(json, {"schema": text}, text.rstrip("\n"))
     if proposal.reading:
         note(proposal.reading)
+    if proposal.people_words:
+        note("\n".join(["May name people, the likeliest first:", *(f"  {line}" for line in proposal.people_words)]))
     note("Fill in every FILL-IN from public knowledge, never from the rows: dpserve accepts the file only then.")

@@ -23,6 +23,7 @@ from serving.process.config.settings import ServerSettings
 from serving.rest.drafts import find_draft, groups_of, new_draft, start_check, start_registration
 from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query, query_text, read_body
+from training.datasets.drafts.appending import require_records
 from training.datasets.drafts.columns import MARKS, PATTERNS, ROLES, THOUSANDS, ColumnGroup, read_lines, write_lines
 from training.datasets.drafts.drafts import AT_WORK, READY, Draft, Drafts
 from training.rows.schema.schema import KINDS
@@ -114,7 +115,7 @@ async def _page(
     text = await in_thread(_store(request).schema_text, draft)
     records = re.search(r"^records: (\d+)", text, re.MULTILINE)
     form_of_file = draft.form or (draft.proposal or {}).get("format", {})
-    roles = [name for group in groups if _control_values(group, answers)["role"] == "unit" for name in group.columns]
+    named = [name for row in draft.answers if row["role"] == "unit" for name in row["columns"]]
     context: dict[str, Any] = {
         "draft": draft,
         "working": draft.state in AT_WORK,
@@ -123,13 +124,15 @@ async def _page(
         "kinds": KINDS,
         "fill_in": FILL_IN,
         "text": text,
-        "records": (typed or {}).get("records") or (records[1] if records else ""),
+        "records": (typed or {}).get("records") or (records[1] if records and not draft.into else ""),
         "problem": message,
         "known": dataset_names,
         "relations": [relation.value for relation in Relation],
         "columns": [name for group in groups for name in group.columns],
         "form": {**dict.fromkeys((*ASKED, *APPENDED), ""), **form, **(typed or {})},
-        "people": list(dict.fromkeys([*roles, *(draft.proposal or {}).get("people", ())])),
+        "unit": named[0] if named else "",
+        "people": (draft.proposal or {}).get("people", ()),
+        "people_words": (draft.proposal or {}).get("people_words", ()),
         "targets": [
             name for group in groups if _control_values(group, answers)["role"] == "target" for name in group.columns
         ],
@@ -276,8 +279,7 @@ async def append(request: Request) -> Response:
     try:
         if not draft.into:
             raise InputError("draft: was brought to be registered, and not to be appended")
-        if typed["records"]:
-            asked["records"] = _count(typed["records"])
+        asked["records"] = require_records(_count(typed["records"]) if typed["records"] else None)
         await in_thread(_store(request).register, draft, {"name": draft.into, **asked})
     except DpserveError as error:
         return await _page(request, draft, error, typed)

@@ -25,7 +25,7 @@ from serving.wire.request_bodies import (
     read_body,
     strict_json,
 )
-from training.datasets.drafts.columns import MARKS, ROLES, ColumnGroup
+from training.datasets.drafts.columns import MARKS, ROLES, ColumnGroup, require_same_unit
 from training.datasets.drafts.drafts import AT_WORK, STATES, Draft, Drafts
 from training.datasets.drafts.proposal import SchemaProposal, checked_text, text_of_answers
 from training.requests.base import json_schema
@@ -121,6 +121,7 @@ def start_registration(request: Request, store: Drafts, body: Any) -> Draft:
     asked = RegistrationRequest.of(body)
     asked.require_answers()
     asked.check()
+    require_same_unit(draft.answers, asked.unit)
     for member in asked.family:
         access(request).require("steward", dataset=state(request).home.ledger.member(member))
     return store.register(draft, asked.to_json())
@@ -145,6 +146,8 @@ def draft_to_json(draft: Draft) -> dict[str, Any]:
     return {
         "draft": draft.id, "file": draft.name, "state": draft.state, "bytes": draft.size, "received": draft.received,
         "columns": [group.to_json() for group in groups_of(draft)],
+        "people": list((draft.proposal or {}).get("people", ())),
+        "people_words": list((draft.proposal or {}).get("people_words", ())),
         "problems": list(draft.problems), "cells": list(draft.cells), "rows": draft.rows,
         "questions": list(draft.questions),
         "error": None if draft.state in AT_WORK else draft.refusal,
@@ -190,13 +193,15 @@ DRAFT = json_schemas.record(
     {
         "draft": json_schemas.TEXT, "file": json_schemas.TEXT, "state": {"enum": list(STATES)},
         "bytes": json_schemas.COUNT, "received": json_schemas.COUNT, "columns": json_schemas.array(LINE),
+        "people": json_schemas.array(json_schemas.TEXT), "people_words": json_schemas.array(json_schemas.TEXT),
         "problems": json_schemas.array(PROBLEM), "cells": json_schemas.array(CELLS),
         "rows": json_schemas.COUNT, "questions": json_schemas.array(json_schemas.TEXT),
         "error": json_schemas.maybe(json_schemas.ANY_OBJECT),
         "dataset": json_schemas.maybe(json_schemas.TEXT),
     },
     says="`error`: why the last step was refused; `rows`: how many were read; `questions`: what must be meant "
-    "before they are registered (`as_read`)",
+    "before they are registered (`as_read`); `people`: columns that may name a person, the likeliest first, with what "
+    "tells them apart in `people_words`, for who brought the file",
 )  # fmt: skip
 
 

@@ -370,8 +370,14 @@ ANSWER = record(
     {
         **{name: kind for name, kind in _PROFILE.items() if name != "records"}, "question": _QUESTION,
         "rows": array({**ANY_OBJECT, "description": "group, and each figure: value, low end, high end"}),
+        "of": {**TEXT, "description": "of which rows it is, in words"},
         "envelope": ENVELOPE, "proof": TEXT,
-    }
+    },
+    {
+        "scaled": array(
+            {**ANY_OBJECT, "description": "of a part of the units: each count of that row as one of all of them"}
+        ),
+    },
 )  # fmt: skip
 STATEMENT = record(
     {"_type": TEXT, "predicateType": TEXT, "subject": array(ANY_OBJECT), "predicate": ANY_OBJECT}, says="in-toto"

@@ -156,7 +156,7 @@ def release() -> None:
 def grow() -> None:
     """Append two blocks, train on windows, and delete the oldest block's rows."""
     for block in (2, 3):
-        dpserve("dataset", "append", "visits", "--data", f"visits-{block}.csv")
+        dpserve("dataset", "append", "visits", "--records", "120", "--data", f"visits-{block}.csv")
     dpserve(
         "train",
         "visits",

@@ -60,11 +60,11 @@ def server(tmp_path_factory) -> Server:
             write(folder / f"{name}{number}.csv", 10 * blocks + number, name == "people")
     registered("grown", "rows.yaml", "--epsilon", "1", "--unit", "record", "--holdout", "0.2")
     run("train", "grown", "--learner", "ebm", "--epsilon", "1")
-    run("dataset", "append", "grown", "--data", str(folder / "grown2.csv"))
+    run("dataset", "append", "grown", "--records", str(ROWS), "--data", str(folder / "grown2.csv"))
     whole = "--person-epsilon", "2", "--person-delta", "1e-6"
     registered("people", "people.yaml", "--epsilon", "2", "--unit", "pid", *whole)
     for number in (2, 3, 4):
-        run("dataset", "append", "people", "--data", str(folder / f"people{number}.csv"))
+        run("dataset", "append", "people", "--records", str(ROWS), "--data", str(folder / f"people{number}.csv"))
     for number in (1, 2, 3):
         run("train", "people", "--learner", "ebm", "--epsilon", "0.9", "--blocks", str(number))
     with serving(home, workers=1) as found:

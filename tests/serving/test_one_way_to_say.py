@@ -78,7 +78,15 @@ def homes(tmp_path_factory) -> dict[str, Path]:
                 fewer.write_text("".join(Path(first).read_text().splitlines(keepends=True)[:500]))
                 dpserve("dataset", "register", "e", "--data", str(fewer), *schema, "--family", "d", "--unit", "pid")
             for number in (1, 2) if kind in ("grown", "people") else ():
-                dpserve("dataset", "append", "d", "--data", rows(folder / f"{kind}{number}.csv", 10 * at + number))
+                dpserve(
+                    "dataset",
+                    "append",
+                    "d",
+                    "--records",
+                    str(ROWS),
+                    "--data",
+                    rows(folder / f"{kind}{number}.csv", 10 * at + number),
+                )
     return made
 
 

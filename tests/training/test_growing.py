@@ -81,7 +81,7 @@ def grown(tmp_path_factory) -> Home:
     register(
         home, "visits", first, folder / "visits.yaml", TOTAL, Relation.ADD_REMOVE, "person", 2, holdout=Decimal("0.2")
     )  # fmt: skip
-    append(home, "visits", folder / "2.parquet", "steward", **AGAIN)
+    append(home, "visits", folder / "2.parquet", "steward", 300, **AGAIN)
     for week in (3, 4):
         days = pq.read_table(folder / f"{week}.parquet")["day"]
         since, until = (str(each(days).as_py()) for each in (pc.min, pc.max))
@@ -164,7 +164,13 @@ def test_what_is_no_new_block(grown, tmp_path, monkeypatch):
     def refused(table: pa.Table, error: type[Exception], match: str, period: Period | None = None, **more) -> None:
         pq.write_table(table, tmp_path / "rows.parquet")
         with pytest.raises(error, match=match):
-            append(grown, "visits", tmp_path / "rows.parquet", "steward", period=period, **AGAIN, **more)
+            append(
+                grown,
+                "visits",
+                tmp_path / "rows.parquet",
+                "steward",
+                **{"records": 300, "period": period, **AGAIN, **more},
+            )
 
     fifth = Period("day", "2026-02-02", "2026-02-08")
     refused(tables[2], NameTaken, "registered already, in visits")
@@ -203,7 +209,7 @@ def test_rows_that_look_registered_are_appended_with_a_reason(tmp_path):
     pq.write_table(pa.concat_tables([second, first.slice(0, 60)]), tmp_path / "2.parquet")
     register(home, "visits", tmp_path / "1.parquet", tmp_path / "visits.yaml", TOTAL, Relation.ADD_REMOVE, "person")
     new = NewPeople("counted twice by the laboratory", "steward")
-    assert append(home, "visits", tmp_path / "2.parquet", "steward", new_rows=new).last == 2
+    assert append(home, "visits", tmp_path / "2.parquet", "steward", 300, new_rows=new).last == 2
     entry = home.ledger.log.entry(home.ledger.dataset("visits").blocks[1].seq)
     assert entry.value["new_rows"]["reason"] == "counted twice by the laboratory"
     assert audit_home(home).ok
@@ -226,7 +232,7 @@ def test_rows_of_a_block_that_another_host_entered_meanwhile_stay(tmp_path, monk
 
     monkeypatch.setattr(block_appending, "append", entered_there)
     with pytest.raises(NameTaken, match="in block 2 of visits already"):
-        append(home, "visits", files[1], "steward")
+        append(home, "visits", files[1], "steward", 300)
     dataset = home.ledger.dataset("visits")
     assert dataset.last == 2
     datasets.require_rows(home, dataset)
@@ -267,5 +273,5 @@ def test_deleted_rows_are_gone_and_their_account_and_sketch_stay(grown, tmp_path
     assert plan(grown, JobRequest("visits", "lazybb", "0.1", blocks="all")).request.window == (3, 4)
     pq.write_table(weeks(4)[1], tmp_path / "again.parquet")
     with pytest.raises(NameTaken, match="registered already"):
-        append(grown, "visits", tmp_path / "again.parquet", "steward", **AGAIN)
+        append(grown, "visits", tmp_path / "again.parquet", "steward", 300, **AGAIN)
     assert audit_home(grown, bundles(grown.path)).ok

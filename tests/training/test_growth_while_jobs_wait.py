@@ -84,7 +84,7 @@ class Site:
 
     def append(self) -> None:
         number = (self.home.ledger.dataset("v").last or 1) + 1
-        append(self.home, "v", self.rows(number), "steward")
+        append(self.home, "v", self.rows(number), "steward", 300)
 
     def used(self, part: str | None = None) -> list[str]:
         families = self.home.ledger.dataset("v", None, part, "all").families
@@ -191,6 +191,6 @@ def test_the_same_people_come_again_with_what_stays_of_them(tmp_path, monkeypatc
     first = tmp_path / "month-1.parquet"
     register(site.home, "v", first, tmp_path / "v.yaml", Budget.of("2", "0"), Relation.ADD_REMOVE, unit)
     for month in (2, 3):
-        assert append(site.home, "v", tmp_path / f"month-{month}.parquet", "steward").last == month
+        assert append(site.home, "v", tmp_path / f"month-{month}.parquet", "steward", 300).last == month
     with pytest.raises(NameTaken, match="block 2 of v|registered already, in v"):
-        append(site.home, "v", tmp_path / "month-2.parquet", "steward")
+        append(site.home, "v", tmp_path / "month-2.parquet", "steward", 300)

@@ -82,7 +82,7 @@ def begun(folder, without: str | None = None, by_growth: bool = False, blocks: i
             register_requested(home, asked, file, folder / "visits.yaml", "steward")
         elif block <= blocks:
             person = LATER if by_growth and block == 2 else PersonWords()
-            append(home, "visits", file, "steward", new_rows=FEW, person=person)
+            append(home, "visits", file, "steward", 60, new_rows=FEW, person=person)
     return home
 
 
@@ -200,11 +200,11 @@ def test_who_has_rows_in_a_block_is_needed_until_its_rows_are_deleted(tmp_path):
     for bad in (b"", kept[:-1] + b"x", hmac.digest(b"other", kept[32:], "sha256") + kept[32:]):
         second.write_bytes(bad)
         with pytest.raises(LedgerUnavailable, match="block 2"):
-            append(home, "visits", tmp_path / "5.parquet", "steward", new_rows=NewPeople("few of them", "steward"))
+            append(home, "visits", tmp_path / "5.parquet", "steward", 60, new_rows=NewPeople("few of them", "steward"))
     assert home.ledger.dataset("visits").last == BLOCKS
     delete(home, "visits", 2, Why("steward", "two years old"))
     assert not second.exists()
-    append(home, "visits", tmp_path / "5.parquet", "steward", new_rows=NewPeople("few of them", "steward"))
+    append(home, "visits", tmp_path / "5.parquet", "steward", 60, new_rows=NewPeople("few of them", "steward"))
     seen = dict[str, int]()
     for table in tables()[2:4]:
         for who in table["person"].to_pylist():
@@ -243,10 +243,10 @@ def test_a_dataset_that_was_registered_before_people_were_written_down_is_not_gr
     (home.datasets / home.ledger.dataset("visits").registration.commitment / PEOPLE).unlink()
     size = home.ledger.log.size()
     with pytest.raises(LedgerUnavailable, match=r"--family visits.*--each-block --reason"):
-        append(home, "visits", folder / "2.parquet", "steward", new_rows=FEW)
+        append(home, "visits", folder / "2.parquet", "steward", 60, new_rows=FEW)
     assert home.ledger.log.size() == size
     each = PersonWords(each_block=True, why=Why("steward", "a test"))
-    assert append(home, "visits", folder / "2.parquet", "steward", new_rows=FEW, person=each).person is None
+    assert append(home, "visits", folder / "2.parquet", "steward", 60, new_rows=FEW, person=each).person is None
     assert audit_home(home).ok
 
 
@@ -255,7 +255,7 @@ def test_what_is_said_of_one_person_at_the_command_line(tmp_path, monkeypatch):
     home = begun(folder, by_growth=True, blocks=1)
     for name, value in place(folder / "home").items():
         monkeypatch.setenv(name, value)
-    data = ["dataset", "append", "visits", "--data", str(folder / "2.parquet")]
+    data = ["dataset", "append", "visits", "--records", "60", "--data", str(folder / "2.parquet")]
     assert run([*data, "--person-epsilon", "9"]) == 2
     assert run([*data, "--reason", "why"]) == 2
     assert run([*data, "--each-block", "--person-epsilon", "9", "--reason", "why"]) == 2

@@ -52,7 +52,7 @@ def home(tmp_path_factory) -> Home:
     add_remove = Relation.ADD_REMOVE
     most, schema = Budget.of("100", "0.000001"), folder / "schema.yaml"
     register(made, "people", folder / "0.parquet", schema, most, add_remove, "person", 2, holdout=Decimal("0.2"))
-    append(made, "people", folder / "1.parquet", "steward")
+    append(made, "people", folder / "1.parquet", "steward", 300)
     register(made, "pure", folder / "2.parquet", schema, Budget.of("100"), add_remove, "record")
     register(made, "replaced", folder / "3.parquet", schema, most, Relation.REPLACE_ONE, "record")
     for name, blocks in (("people", "all"), ("pure", None)):

@@ -181,8 +181,8 @@ def test_a_model_of_before_a_growth_says_so_when_it_is_shown(tmp_path, kind):
         "person with a total": "keeps, for each person in however many blocks, the total for one person",
     }
     assert promised[kind] in text.replace("If the", "if the")
-    append(home, "d", rows(tmp_path, 2), "steward")
-    append(home, "d", rows(tmp_path, 3), "steward")
+    append(home, "d", rows(tmp_path, 2), "steward", 40000)
+    append(home, "d", rows(tmp_path, 3), "steward", 40000)
     said = growth_since(home.ledger, before.certificate)
     assert "from 1 block to 3 since" in said[0]
     now = home.ledger.dataset("d")
@@ -214,7 +214,7 @@ def test_a_job_of_before_a_growth_that_is_issued_after_it(tmp_path, monkeypatch,
     register(home, "d", rows(tmp_path, 1), tmp_path / "d.yaml", Budget.of("3", "0"), Relation.ADD_REMOVE, "pid")
     waiting = job.submit(home, JobRequest("d", "forest", "0.5", target="two", parameters={"trees": 3}), by="me").seq
     came, lies = case == "a total came", case.endswith("will")
-    append(home, "d", rows(tmp_path, 2), "steward", person=PersonWords() if came else EACH_BLOCK)
+    append(home, "d", rows(tmp_path, 2), "steward", 40000, person=PersonWords() if came else EACH_BLOCK)
     if lies:
         monkeypatch.setattr("accountant.certificates.statement._growth_of", lambda _: "person-total-by-default")
     job.run(home, waiting)
@@ -233,7 +233,7 @@ def test_a_page_states_the_largest_total_for_one_person(tmp_path):
     home = Home.init(ledgers.place(tmp_path / "home"))
     (tmp_path / "d.yaml").write_text(SCHEMA)
     register(home, "d", rows(tmp_path, 1), tmp_path / "d.yaml", Budget.of("1", "0"), Relation.ADD_REMOVE, "pid")
-    append(home, "d", rows(tmp_path, 2), "steward")
+    append(home, "d", rows(tmp_path, 2), "steward", 40000)
     for epsilon in ("5", "2"):
         change_person_total(home.ledger.log, "d", Decimal(epsilon), Why("steward", "a trial"))
     asked = JobRequest("d", "forest", "0.5", target="two", parameters={"trees": 3}, blocks="2")

@@ -37,7 +37,8 @@ from training.datasets.known_rows import sketches
 from training.datasets.overlap import SKETCH, Scan, Sketch
 from training.datasets.packing import check_packed, pack
 from training.datasets.schema_copies import copy_schema
-from training.datasets.unit_question import ask, columns_to_watch, naming_people, read_unit, require_no_ids
+from training.datasets.unit_candidates import find_candidates
+from training.datasets.unit_question import ask, columns_like_ids, columns_to_watch, naming_people, read_unit
 from training.planning.first_plan import check_first_job
 from training.rows.cluster.address import engine_address
 from training.rows.cluster.driver import check_engine, open_cluster
@@ -93,7 +94,7 @@ def register(
     shared = {family.identity for other in families for family in home.ledger.dataset(other).families}
     relatives = [each for each in home.ledger.datasets() if not shared.isdisjoint(_identities(each))]
     answer, (by_name, by_values) = read_unit(unit, contributions, types, relatives), columns_to_watch(schema, types)
-    how = _unit_of(answer, by_name)
+    how = _unit_of(answer, by_name, by_values, data, schema)
     about = Registration(
         name, relation, budget, how, schema.records, schema.digest, "", tuple(families), new_people, family_name,
         schema.target_names if len(schema.targets) > 1 else (), holdout,
@@ -111,7 +112,7 @@ def register(
         with working_folder(home.datasets) as folder:
             with explaining(schema, data, how.column):
                 packed = pack(data, schema, how, scan, parting, folder, before_of(home, about), said_ids, about.firsts)
-            people = _people_of(scan, answer, by_name, by_values, schema)
+            people = _people_of(scan, answer, by_name, by_values, schema, data)
             guard.require_enough(people, how.column, others)
             check_packed(schema, data, packed, relation)
             asker = asker.shown(FileCheck([], packed.counts, schema.records))
@@ -124,9 +125,9 @@ def register(
             return dataset
 
 
-def _unit_of(answer: Unit | None, by_name: Sequence[str]) -> Unit:
+def _unit_of(answer: Unit | None, by_name: Sequence[str], by_values: Sequence[str], data: Path, schema: Schema) -> Unit:
     if answer is None and by_name:
-        raise ask(by_name, "by name")
+        raise ask(find_candidates(data, schema.form, by_name, by_values), by_name, "by name")
     return answer or RECORD
 
 
@@ -144,14 +145,15 @@ def _check_without_rows(home: Home, about: Registration, raw: bytes, schema: Sch
 
 
 def _people_of(
-    scan: Scan, unit: Unit | None, by_name: Sequence[str], by_values: Sequence[str], schema: Schema
+    scan: Scan, unit: Unit | None, by_name: Sequence[str], by_values: Sequence[str], schema: Schema, data: Path
 ) -> Sketch:
     """Return the sketch of a file that was read, with the ids of people alone. InputError asks who one person is, where
     `unit` does not say so and values repeat as ids do.
     """
     sketch = scan.sketch()
-    if unit is None:
-        require_no_ids(sketch, [name for name in by_values if name not in scan.fractions], schema)
+    whole = [name for name in by_values if name not in scan.fractions]
+    if unit is None and (found := columns_like_ids(sketch, whole, schema)):
+        raise ask(find_candidates(data, schema.form, (), found), found, "their values repeat as ids do")
     column = None if unit is None else unit.column
     return naming_people(sketch, column, [name for name in by_name if name not in scan.fractions])
 

@@ -24,11 +24,12 @@ from accountant.ledger.families.records import RECORD, Unit
 from dpserve_verify.errors import InputError
 from models.features.features import BooleanFeature, CalendarFeature, CategoricalFeature, NumericFeature
 from training.datasets.overlap import People, Sketch
+from training.datasets.unit_candidates import Candidates
 from training.rows.people.id_words import is_id, names_people
 from training.rows.schema.schema import Schema
 
-FEW = 100  # a feature with fewer listed categories names no people
 EACH_ROW = "record"
+FEW = 100  # a feature with fewer listed categories names no people
 
 
 def columns_to_watch(schema: Schema, types: Mapping[str, pa.DataType | None]) -> tuple[list[str], list[str]]:
@@ -92,20 +93,17 @@ def repeat_like_ids(values: People, rows: int) -> bool:
     return bool((values.counts > 1).any()) and many(values, rows)
 
 
-def require_no_ids(sketch: Sketch, columns: Sequence[str], schema: Schema) -> None:
-    """Ask whom the rows are about, where the values of one of these `columns`, or of a feature of categories, repeat as
-    ids do: InputError.
-    """
-    columns_like_ids = [name for name in columns if repeat_like_ids(sketch.people[name], sketch.rows)]
+def columns_like_ids(sketch: Sketch, columns: Sequence[str], schema: Schema) -> list[str]:
+    """Return which of these `columns`, and of the features of categories, have values that repeat as ids do."""
+    found = [name for name in columns if repeat_like_ids(sketch.people[name], sketch.rows)]
     for feature in schema.stored:
         if isinstance(feature, CategoricalFeature) and feature.name in sketch.columns:
             cells = sketch.cells[:, sketch.columns.index(feature.name)]
             counts = np.unique(cells, return_counts=True)[1]
             repeated = int((counts > 1).sum()) > 1  # one may be that of a missing value
             if repeated and len(counts) > max(len(cells) ** 0.5, 2 * feature.bins):
-                columns_like_ids.append(feature.name)
-    if columns_like_ids:
-        raise ask(columns_like_ids, "their values repeat as ids do")
+                found.append(feature.name)
+    return found
 
 
 def read_unit(
@@ -141,16 +139,21 @@ def read_unit(
     return Unit("person", column, contributions)
 
 
-def ask(columns: Sequence[str], why: str) -> InputError:
-    """Return the question where columns may name people and nothing was said."""
+def ask(candidates: Candidates, columns: Sequence[str], why: str) -> InputError:
+    """Return the question where `columns` may name people and nothing was said: the likeliest of them first, with what
+    tells them apart.
+    """
+    ranked = [*dict.fromkeys((*candidates.columns, *columns))]
     return _question(
-        f"columns {list(columns)} may name people ({why}); can one person have several rows",
+        f"columns {ranked} may name people ({why}); can one person have several rows",
         [
-            f"--unit {shlex.quote(columns[0])} (and --contributions) if that column names the person",
+            f"--unit {shlex.quote(ranked[0])} (and --contributions) if that column names the person",
             f"--unit {EACH_ROW} if no person has two rows",
         ],
+        candidates.words,
     )
 
 
-def _question(text: str, answers: Sequence[str]) -> InputError:
-    return InputError(f"unit: {text}? Answer by {', or '.join(answers)}", answers=list(answers))
+def _question(text: str, answers: Sequence[str], about: Sequence[str] = ()) -> InputError:
+    said = f". {'; '.join(about)}" if about else ""
+    return InputError(f"unit: {text}? Answer by {', or '.join(answers)}{said}", answers=list(answers))

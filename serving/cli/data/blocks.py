@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -15,7 +16,7 @@ from dpserve_verify.privacy.budget import exact_decimal
 from serving.cli.backends.user import require_access, this_user
 from serving.cli.complete import Name
 from serving.cli.datasets import DistinctIds, OnePerson, QueryReason, show_as_is
-from serving.cli.terminal import Json, show_busy
+from serving.cli.terminal import Json, ask, show_busy
 
 
 def append(
@@ -25,7 +26,7 @@ def append(
     query_reason: QueryReason = None,
     table: Annotated[str | None, typer.Option(help="Of a database: the whole table.")] = None,
     records: Annotated[
-        int | None, typer.Option(help="Public guess at how many rows; the schema's if left out.")
+        int | None, typer.Option(help="Public guess at how many rows the block has; asked on a terminal.")
     ] = None,
     dated: Annotated[str | None, typer.Option(help="The date of the schema by which rows belong to the block.")] = None,
     since: Annotated[str | None, typer.Option(help="With --dated: the block's first day, like 2026-01-05.")] = None,
@@ -51,9 +52,9 @@ def append(
     reason. Jobs say which blocks they read by --blocks, and are charged to each, and to one person once.
 
     \b
-    dpserve dataset append visits --data week-2.parquet
-    dpserve dataset append visits --data week-2.parquet --dated day --since 2026-01-12 --until 2026-01-18
-    dpserve dataset append visits --data week-2.parquet --person-epsilon 5 --reason "decision 14 of the data board"
+    dpserve dataset append visits --data week-2.parquet --records 400
+    dpserve dataset append visits --data week-2.parquet --records 400 --dated day --since 2026-01-12 --until 2026-01-18
+    dpserve dataset append visits --data week-2.parquet --records 400 --person-epsilon 5 --reason "decision 14"
     """
     from training.datasets.growing.append import PersonWords  # loads what reads rows: lists wait for none of it
     from training.datasets.growing.append import append as append_rows
@@ -70,6 +71,7 @@ def append(
     epsilon = None if person_epsilon is None else exact_decimal("person-epsilon", person_epsilon)
     ids = identity_statement(one_person, distinct_ids)
     period = _period(dated, since, until)
+    records = _ask_records(records, json)
     about, source = home.ledger.dataset(name).registration, RowSource(data, query, table, query_reason)
     described = home.datasets / about.commitment / "schema.yaml"
     row_query = None if source.stated is None else RowQuery.of(source.stated, query_reason, this_user())
@@ -78,6 +80,16 @@ def append(
         person = PersonWords(epsilon, each_block, why)
         grown = append_rows(home, name, rows, this_user(), records, period, new, origin, row_query, access, ids, person)
     show_as_is(home, grown, json)
+
+
+def _ask_records(records: int | None, json: bool) -> int:
+    """Return how many rows the block has, about: as was said, or as is asked on a terminal. AnswerMissing elsewhere."""
+    from training.datasets.drafts.appending import RECORDS, require_records
+    from training.datasets.drafts.public_answers import parse_count
+
+    if records is None and not json and sys.stdin.isatty() and sys.stdout.isatty():
+        records = ask(RECORDS, None, parse_count)
+    return require_records(records)
 
 
 def _period(dated: str | None, since: str | None, until: str | None) -> Period | None:

@@ -159,7 +159,7 @@ def _ask_group(group: ColumnGroup) -> ColumnAnswer:
 def _ask_total(home: Home, proposal: SchemaProposal) -> dict[str, Any]:
     """Ask whose the rows are, and the total: each answer holds permanently, and none is proposed."""
     if proposal.people:
-        print(f"\nMay name people: {', '.join(proposal.people[:5])}")
+        print("\n".join([f"\nMay name people: {', '.join(proposal.people[:5])}", *proposal.people_words]))
     columns = ("record", *proposal.features, *proposal.ignore)
     unit = ask("\nOne person is named by the column (record: each row is another one)", None, _one_of(columns))
     most = 1 if unit == "record" else ask("Rows of one person that are used at most", "1", parse_count)

@@ -212,11 +212,26 @@ def test_what_cannot_be_registered(home, files, said, changes, error):
     assert size(home) == before
 
 
+def test_how_many_rows_a_block_has_is_asked_and_never_the_schema_s(home, files, said):
+    before = size(home)
+    code, body, err = said("dataset", "append", "adult", "--data", str(files / "rows.parquet"))
+    assert (code, body["error"]["code"]) == (2, "answer_missing")
+    assert body["error"]["details"]["answers"] == ["--records N"]
+    assert "about how many rows does the block have" in err
+    assert size(home) == before
+
+
 @pytest.mark.parametrize("blank", ["--dated", "--since", "--until"])
 def test_a_block_whose_days_are_blank_is_not_undated(home, files, said, blank):
     """A variable of a script that was not set takes no check away."""
     days = {"--dated": "age", "--since": "2026-01-05", "--until": "2026-01-11", blank: ""}
-    words = ("--data", str(files / "rows.parquet"), *(word for pair in days.items() for word in pair))
+    words = (
+        "--records",
+        "300",
+        "--data",
+        str(files / "rows.parquet"),
+        *(word for pair in days.items() for word in pair),
+    )
     before = size(home)
     code, body, _ = said("dataset", "append", "adult", *words)
     assert (code, body["error"]["message"].partition("=")[0]) == (2, blank.removeprefix("--"))

@@ -194,7 +194,10 @@ def test_rows_are_checked_by_the_datasets_schema_and_appended_as_a_block(site, t
     assert "Append these rows to several" in words(shown)
     assert "A line for each column" not in words(shown), "its columns are said already"
     assert site.send(f"{at}/append", "train").status_code == 403
-    assert site.send(f"{at}/append", "steward", each_block="yes").status_code == 303
+    left_open = site.send(f"{at}/append", "steward", each_block="yes")
+    assert left_open.status_code == 422
+    assert "about how many rows does the block have" in left_open.text, "it is never the schema's"
+    assert site.send(f"{at}/append", "steward", each_block="yes", records="300").status_code == 303
     assert "say why" in refused(site, at)
     assert site.send(f"{at}/append", "steward", records="300").status_code == 303
     steps.work(site.home.path)
@@ -202,7 +205,7 @@ def test_rows_are_checked_by_the_datasets_schema_and_appended_as_a_block(site, t
     dataset = site.home.ledger.dataset("several")
     assert (dataset.last, dataset.blocks[-1].records) == (2, 300)
     again = brought(site, (tmp_path / "more.csv").read_bytes())
-    site.send(f"{again}/append", "steward")
+    site.send(f"{again}/append", "steward", records="300")
     assert "That was not done" in refused(site, again), "these rows are a block already"
 
 

@@ -78,7 +78,7 @@ def test_a_messy_table_is_registered_in_a_browser(server, table):
         page.get_by_role("button", name="Upload").press("Enter")
         page.wait_for_url(re.compile("/ui/drafts/[0-9a-f]{32}$"))
         draft = page.url.rpartition("/")[2]
-        expect(page.get_by_label("Role of patient_id")).to_have_value("unit")
+        expect(page.get_by_label("Role of patient_id")).to_have_value("ignore")  # who one person is holds permanently
         expect(page.get_by_label("Role of comment")).to_have_value("ignore")
         shown = page.locator("table.columns").inner_text()
         assert "decimal either" in shown
@@ -129,7 +129,8 @@ def test_a_messy_table_is_registered_in_a_browser(server, table):
         assert re.search(r"cost\s+\d\d\.\d %\s+-\s+-\s+\d+\.\d %\s+-", cells)
 
         form = page.locator("form", has=page.get_by_label("One person is named by"))
-        expect(form).to_contain_text("May name people: patient_id")
+        expect(form.locator("#people-words")).to_contain_text("patient_id: ")
+        assert form.locator("#unit option").nth(1).inner_text() == "the column patient_id, which may name people"
         asked = {each: page.get_by_label(each, exact=True) for each in PERMANENT}
         for each in asked.values():  # what holds permanently has no preset, and is asked for
             expect(each).to_have_value("")
@@ -219,7 +220,25 @@ def test_of_a_workbook_the_sheet_that_is_said_is_read(server, tmp_path):
         expect(page.get_by_role("button", name="Register it, permanently")).to_be_visible()
         assert "sheet: 2024 <b>" in page.get_by_label("Schema").input_value()
         draft = page.url.rpartition("/")[2]
+        assert page.locator("#unit").get_attribute("type") == "hidden", "what was said is not asked again"
+        assert page.locator("#unit").input_value() == "fnlwgt"
+        no_serious_findings(page)
         no_faults(page)
+        whole = {"name": "census", "epsilon": "1", "delta": "0.000001", "holdout": "none"}
+        for unit, said in (("record", "each row is another person"), ("age", "the column age names the person")):
+            refused = server.post(f"/v1/drafts/{draft}/register", {**whole, "unit": unit}, scope="steward")
+            assert refused.status_code == 400
+            assert f"the columns say that fnlwgt names the person, and the registration that {said}" in refused.text
+        forged = page.request.post(
+            f"/ui/drafts/{draft}/register", form={**whole, "unit": "record", "contributions": "1"},
+            headers={"Origin": at(server)},
+        )  # fmt: skip
+        assert forged.status == 400
+        page.locator("summary", has_text=re.compile("^Columns$")).press("Enter")
+        say(page, "age", "unit")
+        page.get_by_role("button", name="Check every row", exact=True).press("Enter")
+        expect(page.get_by_role("alert")).to_contain_text("one column names the person; age, fnlwgt are said to")
+    assert server.get("/v1/datasets").json()["datasets"] == []
     assert server.ask("DELETE", f"/v1/drafts/{draft}", "steward").status_code == 200
 
 
@@ -237,7 +256,7 @@ def test_a_file_without_a_header_is_read_by_the_names_that_are_said(server, tmp_
         page.get_by_label("Between cells").select_option("comma and blank")
         page.get_by_role("button", name="Read it so").press("Enter")
         say(page, "age", public="17 .. 90")
-        say(page, "fnlwgt", "ignore")
+        say(page, "fnlwgt", "unit")
         say(page, "workclass", public="Private, Self-emp-not-inc, ?")
         say(page, "education", public="Bachelors, HS-grad, 11th")
         say(page, "income", "target", "<=50K, >50K")
@@ -245,7 +264,25 @@ def test_a_file_without_a_header_is_read_by_the_names_that_are_said(server, tmp_
         page.get_by_role("button", name="Check every row", exact=True).press("Enter")
         expect(page.get_by_role("button", name="Register it, permanently")).to_be_visible()
         draft = page.url.rpartition("/")[2]
+        assert page.locator("#unit").get_attribute("type") == "hidden", "what was said is not asked again"
+        assert page.locator("#unit").input_value() == "fnlwgt"
+        no_serious_findings(page)
         no_faults(page)
+        whole = {"name": "census", "epsilon": "1", "delta": "0.000001", "holdout": "none"}
+        for unit, said in (("record", "each row is another person"), ("age", "the column age names the person")):
+            refused = server.post(f"/v1/drafts/{draft}/register", {**whole, "unit": unit}, scope="steward")
+            assert refused.status_code == 400
+            assert f"the columns say that fnlwgt names the person, and the registration that {said}" in refused.text
+        forged = page.request.post(
+            f"/ui/drafts/{draft}/register", form={**whole, "unit": "record", "contributions": "1"},
+            headers={"Origin": at(server)},
+        )  # fmt: skip
+        assert forged.status == 400
+        page.locator("summary", has_text=re.compile("^Columns$")).press("Enter")
+        say(page, "age", "unit")
+        page.get_by_role("button", name="Check every row", exact=True).press("Enter")
+        expect(page.get_by_role("alert")).to_contain_text("one column names the person; age, fnlwgt are said to")
+    assert server.get("/v1/datasets").json()["datasets"] == []
     assert server.ask("DELETE", f"/v1/drafts/{draft}", "steward").status_code == 200
 
 

@@ -22,7 +22,14 @@ from accountant.system.confined import Bounds, ConfinedFork, run_confined
 from dpserve_verify.errors import InputError
 from training.datasets.datasets import pack
 from training.datasets.drafts import steps
-from training.datasets.drafts.columns import ColumnAnswer, parse_target, read_lines, unit_of, write_lines
+from training.datasets.drafts.columns import (
+    ColumnAnswer,
+    parse_target,
+    read_lines,
+    require_same_unit,
+    unit_of,
+    write_lines,
+)
 from training.datasets.drafts.drafts import (
     CHECKING,
     COLUMNS,
@@ -94,7 +101,7 @@ def test_what_is_proposed_comes_from_names_and_types_and_never_from_values(tmp_p
     assert (lines["age"].type, lines["age"].public) == ("numeric", "0 .. 120")  # whatever ages there are
     assert (lines["city"].type, lines["city"].public) == ("categorical", "")
     assert lines["born"].choices == ("DD/MM/YYYY", "MM/DD/YYYY")
-    assert lines["person_id"].role == "unit"
+    assert lines["person_id"].role == "ignore"  # who one person is holds permanently: it is asked
     assert lines["city"].cells[:2] == ("Bonn", "Kiel")  # shown to who brought the file, and taken for nothing
     proposed = [replace(line, cells=()) for line in lines.values()]
     proposed += [SchemaProposal.of_file(tmp_path / "people.csv").to_yaml("people.csv", looked=True)]
@@ -406,6 +413,23 @@ def test_how_cells_are_written_is_said_and_checked(tmp_path):
             proposal.to_schema([*ANSWERS, wrong], 3)
 
 
+def test_one_column_names_the_person_and_the_registration_says_the_same(tmp_path):
+    (tmp_path / "people.csv").write_bytes(ROWS)
+    proposal = SchemaProposal.of_file(tmp_path / "people.csv")
+    said = [*ANSWERS, ColumnAnswer(("person_id",), "unit")]
+    assert "person_id" in proposal.to_schema(said, 3)["ignore"]
+    with pytest.raises(InputError, match="one column names the person; person_id, city are said to"):
+        proposal.to_schema([*said, ColumnAnswer(("city",), "unit")], 3)
+    stored = [{"columns": ["person_id"], "role": "unit"}, {"columns": ["age"], "role": "feature"}]
+    for same in ("person_id", "person_id=patient", None):
+        require_same_unit(stored, same)
+    require_same_unit(stored[1:], "record")
+    for other in ("record", "age", "age=person_id"):
+        with pytest.raises(InputError, match="the columns say that person_id names the person") as refused:
+            require_same_unit(stored, other)
+        assert refused.value.details["answers"] == ["--unit person_id"]
+
+
 def test_lines_say_what_the_columns_are(tmp_path):
     (tmp_path / "people.csv").write_bytes(ROWS.replace(b"city", b"age: of"))
     groups = SchemaProposal.of_file(tmp_path / "people.csv").groups()
@@ -415,9 +439,9 @@ def test_lines_say_what_the_columns_are(tmp_path):
         "age: of:",
         "born: 1900-01-01 .. 2030-12-31",
         "ill:",
-        "person_id: unit",
+        "person_id: ignore",
     ]
-    text = "age: of: Bonn, target\nage: 0 .. 99\n\nborn: leave out\nill: target no, yes leave-out\nperson_id:"
+    text = "age: of: Bonn, target\nage: 0 .. 99\n\nborn: leave out\nill: target no, yes leave-out\nperson_id: unit"
     said = {answer["columns"][0]: (answer["role"], answer["public"]) for answer in read_lines(groups, text)}
     assert said == {
         "age: of": ("feature", "Bonn, target"), "age": ("feature", "0 .. 99"), "born": ("ignore", ""),

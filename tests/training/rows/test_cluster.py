@@ -142,7 +142,7 @@ def test_a_window_that_bounds_one_person_over_all_its_blocks_is_the_same_by_a_cl
         own = {"who": people, "row": [30.0 * block + row for row in range(30)], "y": ["no", "yes"] * 15}
         pq.write_table(pa.table(own), file := tmp_path / f"{block}.parquet")
         if block:
-            append(grown, "visits", file, "steward", new_rows=NewPeople("few people", "steward"))
+            append(grown, "visits", file, "steward", 60, new_rows=NewPeople("few people", "steward"))
         else:
             asked = RegistrationRequest("visits", "2", "1e-6", unit="who", contributions=2, **PERSON)
             register_requested(grown, asked, file, tmp_path / "schema.yaml", "steward")

@@ -85,7 +85,7 @@ def test_few_people_are_not_compared_and_the_answer_is_the_same_inside_and_outsi
     said = []
     for ids in (INSIDE, OUTSIDE):
         pq.write_table(rows_of(ids[:size]), tmp_path / "rows.parquet")
-        said.append(refusal(InputError, append, home, "visits", tmp_path / "rows.parquet", "steward"))
+        said.append(refusal(InputError, append, home, "visits", tmp_path / "rows.parquet", "steward", 2000))
     assert said[0] == said[1]
     assert "--new-rows --reason" in said[0][0]
     assert kinds(home) == [*before, "dataset-registered"]
@@ -96,7 +96,7 @@ def test_few_people_whose_word_is_given_are_registered_without_a_look(home, tmp_
     bring(home, tmp_path, "trial", INSIDE[:9], new_people=new)
     assert json.loads(bodies(home.path)[-1])["new_people"] == {"reason": "a trial of nine", "by": "steward"}
     pq.write_table(rows_of(INSIDE[:9], seed=3), tmp_path / "rows.parquet")
-    append(home, "trial", tmp_path / "rows.parquet", "steward", new_rows=new)
+    append(home, "trial", tmp_path / "rows.parquet", "steward", 2000, new_rows=new)
     assert entries(home) == []
     assert audit_home(home).problems == ()
 
@@ -283,7 +283,7 @@ def test_a_placeholder_is_refused_at_every_door(home, tmp_path, word, suffix):
     how = TOTAL, Relation.ADD_REMOVE, "ssn", 1
     for call in (
         lambda: register(home, "probe", path, tmp_path / "schema.yaml", *how),
-        lambda: append(home, "clinic", path, "steward"),
+        lambda: append(home, "clinic", path, "steward", 2000),
     ):
         said, _ = refusal(DataError, call)
         assert "missing in 2 of the rows, the first of them row 201 " in said
@@ -308,8 +308,8 @@ def test_what_is_said_of_ids_stands_in_the_entry_of_a_dataset_and_of_a_block(hom
     bring(home, tmp_path, "probe", ids, said_ids=("distinct-ids", "one-person"))
     assert json.loads(bodies(home.path)[-1])["ids"] == ["distinct-ids", "one-person"]
     pq.write_table(rows_of([*OUTSIDE[300:500], "Ada", "ada"], seed=8), tmp_path / "rows.parquet")
-    refusal(InputError, append, home, "probe", tmp_path / "rows.parquet", "steward")
-    append(home, "probe", tmp_path / "rows.parquet", "steward", said_ids=("distinct-ids",))
+    refusal(InputError, append, home, "probe", tmp_path / "rows.parquet", "steward", 2000)
+    append(home, "probe", tmp_path / "rows.parquet", "steward", 2000, said_ids=("distinct-ids",))
     assert json.loads(bodies(home.path)[-1])["ids"] == ["distinct-ids"]
     assert audit_home(home).problems == ()
 

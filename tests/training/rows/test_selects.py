@@ -270,8 +270,8 @@ def test_the_steward_is_asked_and_the_answer_stands_in_the_entry(register, datab
     assert by.startswith("cli:")
     more = ["--data", databases[0], "--new-rows", "--reason", "a test"]
     other = "select pid, a, y from t where a > 30"
-    assert run(["dataset", "append", "visits", *more, "--query", f"{other} limit 9"]) == 2
-    assert run(["dataset", "append", "visits", *more, "--query", other]) == 0
+    assert run(["dataset", "append", "visits", "--records", "400", *more, "--query", f"{other} limit 9"]) == 2
+    assert run(["dataset", "append", "visits", "--records", "400", *more, "--query", other]) == 0
     home = Home.open()
     assert home.ledger.log.entries()[-1].value["query"] == {"sha256": RowQuery.of(other).sha256}
     assert audit_home(home).ok

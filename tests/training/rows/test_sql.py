@@ -95,7 +95,7 @@ def test_a_block_is_appended_from_a_database(database, tmp_path, monkeypatch):
     assert run(["init"]) == 0
     assert run(["dataset", "register", "a", "--data", database, "--query", half.format("<="), *rest]) == 0
     second = ["--data", database, "--query", half.format(">"), "--new-rows", "--reason", "few values, many rows"]
-    assert run(["dataset", "append", "a", *second]) == 0
+    assert run(["dataset", "append", "a", "--records", "10000", *second]) == 0
     assert sorted(path.suffix for path in (tmp_path / "home" / "datasets").iterdir()) == ["", ""]
 
 

@@ -121,7 +121,7 @@ def test_rows_of_a_bucket_are_those_of_a_disk_and_no_secret_is_kept(store, tmp_p
     assert SECRET not in said.out + said.err
     new = "--new-rows", "--reason", "few values, many rows"
     store.client.delete_dir("rows/taxis/year=2020")
-    assert run(["dataset", "append", "a", "--data", "s3://rows/taxis", *new]) == 0
+    assert run(["dataset", "append", "a", "--records", "1000", "--data", "s3://rows/taxis", *new]) == 0
     assert not list((tmp_path / "home").glob("datasets/*.*"))
 
 

@@ -8,11 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from accountant.access.grants import Access
+from accountant.errors import AnswerMissing
 from accountant.home import Home
 from accountant.ledger.families.records import NewPeople, Why, identity_statement
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import exact_decimal
 from training.datasets.growing.append import PersonWords, append
+
+RECORDS = (
+    "records: about how many rows does the block have, as everybody may know? Prices and forecasts go by it; it is "
+    "public, and stays"
+)
+
+
+def require_records(records: int | None) -> int:
+    """Return how many rows a block is said to have, about. AnswerMissing where that was left open: it is never copied
+    from the schema, whose number is of another block.
+    """
+    if records is None:
+        raise AnswerMissing(f"{RECORDS}. Say it by --records N (over REST: `records`)", answers=["--records N"])
+    return records
 
 
 def append_requested(
@@ -27,7 +42,7 @@ def append_requested(
     if asked.get("new_rows") and not reason:
         raise InputError("reason: say why these rows are registered nowhere else; it stays in the ledger")
     append(
-        home, dataset, rows, by, records=asked.get("records"),
+        home, dataset, rows, by, require_records(asked.get("records")),
         new_rows=NewPeople(reason, by) if asked.get("new_rows") else None, origin=origin, access=access,
         said_ids=identity_statement(bool(asked.get("one_person")), bool(asked.get("distinct_ids"))),
         person=PersonWords(epsilon, bool(asked.get("each_block")), why),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, get_args
 
+from accountant.ledger.families.records import RECORD
 from dpserve_verify.errors import InputError
 from models.features.date_patterns import has_short_year, problem_of
 from models.features.written import ISO_DATE, Decimal
@@ -200,6 +202,20 @@ def unit_of(answers: Iterable[ColumnAnswer]) -> str | None:
     if len(names) > 1:
         raise InputError(f"unit: one column names the person; {', '.join(names[:5])} are said to")
     return names[0] if names else None
+
+
+def require_same_unit(answers: Iterable[Mapping[str, Any]], unit: str | None) -> None:
+    """Raise InputError where a column was said to name the person, and the registration says another one, or that each
+    row is another person.
+    """
+    named = unit_of(ColumnAnswer(tuple(answer["columns"]), answer["role"]) for answer in answers)
+    if named is not None and unit is not None and named not in (unit, unit.partition("=")[0]):
+        other = "each row is another person" if unit == RECORD.name else f"the column {unit} names the person"
+        raise InputError(
+            f"unit: the columns say that {named} names the person, and the registration that {other}; say one of them "
+            f"alone: --unit {shlex.quote(named)}, or another role for {named}",
+            answers=[f"--unit {shlex.quote(named)}"],
+        )
 
 
 def target_of_answer(name: str, answer: ColumnAnswer, proposed: Mapping[str, Any]) -> dict[str, Any]:

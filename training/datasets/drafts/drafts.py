@@ -214,7 +214,7 @@ class Drafts:
     def forget_rows(self, draft: Draft) -> None:
         """Delete the uploaded rows of a draft that is registered, and all that was told of them."""
         shutil.rmtree(self.folder / draft.id / "file", ignore_errors=True)
-        proposal = None if draft.proposal is None else {**draft.proposal, "cells": {}}
+        proposal = None if draft.proposal is None else {**draft.proposal, "cells": {}, "people_words": []}
         self.change(draft, proposal=proposal, **UNCHECKED)
 
     def get(self, identity: str, by: str) -> Draft:

@@ -27,7 +27,9 @@ from training.datasets.drafts.columns import (
     feature_of_answer,
     group_columns,
     target_of_answer,
+    unit_of,
 )
+from training.datasets.unit_candidates import find_candidates
 from training.rows.people.id_words import IDS, names_people, words_of
 from training.rows.schema.schema import called_again, has_no_name, parse_schema
 from training.rows.schema.schema_text import FILL_IN
@@ -74,12 +76,13 @@ class SchemaProposal:
 
     features: column -> its declaration as a schema has it, FILL_IN where a person must say it.
     ignore: column -> why it is left out.
-    people: columns that may name persons, by their names or by how their values repeat.
+    people: columns that may name persons, the likeliest first, by their names or by how their values repeat.
     format: how the file is written, where that is not as usual.
     remarks: column -> a comment for the person who fills in its declaration.
     choices: column -> how its cells may be written, where they do not say which.
     reading: what the likely encodings make of the file's words, for its steward alone: part of no draft.
     cells: column -> its first cells, for the steward of the file alone.
+    people_words: what tells the likeliest of `people` apart, for the steward of the file alone: part of no draft.
     """
 
     features: Mapping[str, Mapping[str, Any]]
@@ -90,6 +93,7 @@ class SchemaProposal:
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
     reading: str = ""
     cells: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    people_words: Sequence[str] = ()
 
     @classmethod
     def of_file(
@@ -117,7 +121,12 @@ class SchemaProposal:
             _require_header(path, types)
             if not look and not can_decode(CsvTable(path), "utf-8"):
                 description = "The file is not UTF-8: with --data its encoding is proposed, too."
-        return replace(cls.of_types(types, seen, form), reading=description, cells=cells)
+        proposal = cls.of_types(types, seen, form)
+        if look and proposal.people:
+            candidates = find_candidates(path, form, proposal.people)
+            ranked = tuple(dict.fromkeys((*candidates.columns, *proposal.people)))
+            proposal = replace(proposal, people=ranked, people_words=candidates.words)
+        return replace(proposal, reading=description, cells=cells)
 
     @classmethod
     def of_types(
@@ -145,7 +154,8 @@ class SchemaProposal:
     def from_json(cls, body: Mapping[str, Any]) -> SchemaProposal:
         """Read what `to_json` wrote."""
         parts = body["features"], body["ignore"], tuple(body["people"]), body.get("format", {})
-        return cls(*parts, choices=body.get("choices", {}), cells=body.get("cells", {}))
+        more = {name: body[name] for name in ("choices", "cells", "people_words") if name in body}
+        return cls(*parts, **more)
 
     def to_json(self) -> dict[str, Any]:
         """Return the proposal without its remarks, for a draft's file."""
@@ -153,6 +163,7 @@ class SchemaProposal:
             "features": dict(self.features), "ignore": dict(self.ignore), "people": list(self.people),
             "format": dict(self.format), "choices": {name: list(listed) for name, listed in self.choices.items()},
             "cells": {name: list(cells) for name, cells in self.cells.items()},
+            "people_words": list(self.people_words),
         }  # fmt: skip
 
     def to_yaml(self, name: str, looked: bool) -> str:
@@ -167,16 +178,17 @@ class SchemaProposal:
         if self.ignore:
             lines.append("ignore: # proposed by names and types; a column that models read belongs under features")
             lines += (f"  - {_quote(column)} # {reason}" for column, reason in self.ignore.items())
-        if by_name := [column for column in self.people if names_people(column)]:
-            lines.append(f"# (--unit {_quote(by_name[0])[1:-1]}, when it is registered, if that names the person)")
+        if self.people:
+            lines.append(f"# (--unit {_quote(self.people[0])[1:-1]}, when it is registered, if that names the person)")
         if self.format:
             lines.append(f"format: {json.dumps(self.format, ensure_ascii=False)}")
         return "\n".join([*lines, "missing: own-bin", ""])
 
     def groups(self) -> list[ColumnGroup]:
-        """Return all columns in groups that one answer is for: features first, then what is ignored."""
-        unit = next(iter(self.people), None)
-        ignored = (ColumnGroup((name,), "", "", "unit" if name == unit else "ignore", "", "") for name in self.ignore)
+        """Return all columns in groups that one answer is for: features first, then what is ignored. Who one person is
+        is no proposal: it holds permanently, and is asked.
+        """
+        ignored = (ColumnGroup((name,), "", "", "ignore", "", "") for name in self.ignore)
         groups = [*group_columns(self.features, self.choices), *ignored]
         return [replace(group, cells=tuple(self.cells.get(group.columns[0], ()))) for group in groups]
 
@@ -186,6 +198,8 @@ class SchemaProposal:
         A column that no answer is about stays as proposed. records: about how many rows, as everybody may know.
         Raises InputError that names what must still be said.
         """
+        answers = list(answers)
+        unit_of(answers)
         by_column = {name: answer for answer in answers for name in answer.columns}
         if unknown := sorted(by_column.keys() - self.features.keys() - self.ignore.keys()):
             raise InputError(f"columns: the file has none called {unknown[0][:80]!r}")

@@ -113,7 +113,7 @@ def append(
     name: str,
     data: Path,
     by: str,
-    records: int | None = None,
+    records: int,
     period: Period | None = None,
     new_rows: NewPeople | None = None,
     origin: str | None = None,
@@ -123,20 +123,20 @@ def append(
     person: PersonWords = PersonWords(),
 ) -> Dataset:
     """Append `data` to a dataset as its next block, if it fits the dataset's schema. `records`: the public guess at how
-    many rows it has; the schema's when left out. `period`: the days that each row must be dated within; `query`: by
+    many rows it has. `period`: the days that each row must be dated within; `query`: by
     which the rows were read. `access`: what `by` may see, None where they hold the home's keys. `said_ids`: of
     IDS_SAID, what `by` says of the ids.
 
     NameTaken where a noticeable share of the rows stands in another block, or of rows or people in another dataset, but
     for `new_rows`; DataError where the file does not fit; InputError where the dataset cannot grow or is retired.
     """
-    if records is not None and not 1 <= records <= MOST_RECORDS:
+    if not 1 <= records <= MOST_RECORDS:
         raise InputError(f"records={records}: must be from 1 to {MOST_RECORDS}")
     dataset = home.ledger.dataset(name)
     with home.ledger.log.database.reading() as connection:
         block_appending.check_grows(connection, dataset)
     about = dataset.registration
-    schema = replace(schema_of(home, dataset), records=about.records if records is None else records)
+    schema = replace(schema_of(home, dataset), records=records)
     types, dated = column_types(data, schema.form), None if period is None else _dated(schema, period)
     by_name, by_values = columns_to_watch(schema, types)
     naming = [*dict.fromkeys(filter(None, [about.unit.column, *by_name, *by_values]))]

@@ -20,6 +20,7 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.privacy.events import Plan
 from models.answers.question import Question
+from models.answers.sampled import describe_rows
 from models.answers.sql import read_question
 from models.answers.table import Table, best_answer, released_by_answer, released_by_profile
 from models.profile.figures import LEVEL, number
@@ -147,6 +148,7 @@ def answer_to_json(seq: int, stated: Stated[Any], table: Table) -> dict[str, Any
         "dataset": form.rows.dataset,
         "schema": stated.sha256,
         "part": form.rows.part,
+        "of": describe_rows(form.rows, form.claim.unit),
         "epsilon": form.claim.epsilon,
         "delta": form.claim.delta,
         "level": LEVEL,

@@ -25,8 +25,13 @@ pacjent pacjenta pacient pacienta klient klienta pracownik pracownika zamestnane
 musteri ogrenci calisan
 пациент клиент сотрудник пользователь студент
 """
+# What stands for a person where an id's word stands beside it, and may be something else alone.
+_SHORT = """
+cust acct emp stud usr memb subj cli kd kdn pat pers vers mitgl vs sv ahv steuer fall nhs secu securite
+sozialversicherungs
+"""
 _IDS = """
-id ids identifier uid uuid guid no nr num number key code ref hash pseudonym name
+id ids identifier uid uuid guid no nr num number key code cod ref hash pseudonym name
 n numero identifiant matricule nom reference dossier
 nummer kennung kennzahl kennzeichen schluessel schlussel
 identificador codigo clave nombre identificativo codice tessera nome numer cislo naam navn namn номер код
@@ -34,12 +39,20 @@ identificador codigo clave nombre identificativo codice tessera nome numer cislo
 _BOTH = """
 pid ssn mrn nin email mail username userid login surname phone msisdn iban passport imei patientid personid customerid
 clientid memberid subjectid employeeid studentid accountid firstname lastname fullname forename
+uid telephone telefon telefono telefone matricule nif cf vsnr svnr patid persnr custno acctno kdnr
 nir prenom nachname vorname apellido apellidos dni nie cedula curp rut cognome codicefiscale cpf prontuario bsn
 burgerservicenummer achternaam pesel nazwisko personnummer personnr fodselsnummer cpr hetu tckn снилс фамилия
 患者 患者id 患者番号 患者编号 客户 客户号 客户编号 顧客 顧客番号 姓名 氏名
 身份证 身份证号 学号 会员号 会員番号 환자번호 고객번호
 """
-PEOPLE, IDS, BOTH = (frozenset(words.split()) for words in (_PEOPLE, _IDS, _BOTH))
+PEOPLE, SHORT, IDS, BOTH = (frozenset(words.split()) for words in (_PEOPLE, _SHORT, _IDS, _BOTH))
+_NAMES = """
+name nom nome nombre naam navn namn surname firstname lastname fullname forename prenom nachname vorname apellido
+apellidos cognome achternaam nazwisko 姓名 氏名 фамилия
+"""
+_CONTACTS = "email mail phone msisdn telephone telefon telefono telefone iban"
+NAMES, CONTACTS = frozenset(_NAMES.split()), frozenset(_CONTACTS.split())
+ID, CONTACT, NAME = "id", "contact", "name"
 _WORD_PATTERN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|[^\W\d_a-zA-Z]+")
 
 
@@ -61,11 +74,24 @@ def names_people(name: str) -> bool:
         return False
     while words[-1] in IDS and len(words) > 1:
         words = words[:-1]
-        if words[-1] in PEOPLE | BOTH or _is_compound(words[-1]):
+        if words[-1] in PEOPLE | SHORT | BOTH or _is_compound(words[-1]):
             return True
     if "".join(words) in BOTH | PEOPLE or words[-1] in BOTH or _is_compound(words[-1]):
         return True
-    return words[-1] in PEOPLE and words[0] in IDS and set(words[1:-1]) <= IDS | {"de", "du", "del", "do", "da", "d"}
+    linked = words[0] in IDS and set(words[1:-1]) <= IDS | {"de", "du", "del", "do", "da", "d"}
+    return linked and words[-1] in PEOPLE | SHORT
+
+
+def kind_of_name(name: str) -> str:
+    """Return what a column that `names_people` calls people by: an ID, a CONTACT or their own NAME, which two of them
+    may have in common and one may spell in two ways.
+    """
+    words = words_of(name)
+    if not {"user", "username", "login"}.isdisjoint(words):
+        return ID
+    if not NAMES.isdisjoint(words) or words[-1].endswith(("name", "naam", "navn", "namn")):
+        return NAME
+    return ID if CONTACTS.isdisjoint(words) else CONTACT
 
 
 def is_id(name: str) -> bool:
@@ -76,5 +102,5 @@ def is_id(name: str) -> bool:
 @lru_cache(maxsize=4096)
 def _is_compound(word: str) -> bool:
     """Return whether it is a person's word and an id's in one, as Germanic languages write them."""
-    ends = [ending for ending in IDS if len(ending) > 1 and word.endswith(ending) and ending != word]
-    return any(word[: -len(ending)].removesuffix("s") in PEOPLE or word[: -len(ending)] in PEOPLE for ending in ends)
+    begins = [word.removesuffix(end) for end in IDS if len(end) > 1 and word.endswith(end) and end != word]
+    return any(not {begin, begin.removesuffix("s")}.isdisjoint(PEOPLE | SHORT) for begin in begins)

@@ -97,7 +97,7 @@ def visible_texts(texts: pa.Array) -> pa.Array:
     texts = pc.utf8_normalize(texts, "NFKC")
     if pc.any(pc.match_substring_regex(texts, OTHER_DIGIT)).as_py():
         words = texts.dictionary_encode()
-        spelt = ["".join(map(_ascii_digit, word)) for word in words.dictionary.to_pylist()]
+        spelt = ["".join(map(ascii_digit, word)) for word in words.dictionary.to_pylist()]
         texts = pa.array(spelt, pa.large_string()).take(words.indices)
     texts = pc.utf8_trim(pc.replace_substring_regex(texts, BLANKS, " "), " ")  # some blanks are made of others
     for around, within in QUOTES:
@@ -106,7 +106,8 @@ def visible_texts(texts: pa.Array) -> pa.Array:
 
 
 @lru_cache(maxsize=4096)
-def _ascii_digit(letter: str) -> str:
+def ascii_digit(letter: str) -> str:
+    """Return a letter as it is, a digit of any script as 0 to 9."""
     return str(unicodedata.decimal(letter, letter))
 
 
