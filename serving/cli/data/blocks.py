@@ -70,8 +70,7 @@ def append(
     why = Why(this_user(), reason) if reason is not None and (each_block or person_epsilon is not None) else None
     epsilon = None if person_epsilon is None else exact_decimal("person-epsilon", person_epsilon)
     ids = identity_statement(one_person, distinct_ids)
-    period = _period(dated, since, until)
-    records = _ask_records(records, json)
+    period, records = _period(dated, since, until), _ask_records(records, json)
     about, source = home.ledger.dataset(name).registration, RowSource(data, query, table, query_reason)
     described = home.datasets / about.commitment / "schema.yaml"
     row_query = None if source.stated is None else RowQuery.of(source.stated, query_reason, this_user())
