@@ -20,6 +20,7 @@ from dpserve_verify.errors import InputError, ModelInvalid
 from models.features.features import CategoricalFeature, RawColumns
 from models.onnx.export import ML_OPSET, Exportable, ensemble_graph
 from models.onnx.nodes import ML, Inputs
+from models.parts.answers import sorted_places
 
 try:
     from skl2onnx import update_registered_converter
@@ -59,12 +60,12 @@ class EnsembleClassifier(ClassifierMixin, _Frozen):  # type: ignore[misc]
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """Return the labels in the order of `predict_proba`: (classes,)."""
-        return np.asarray(self.ensemble.classes)
+        """Return the labels (classes,), sorted, in the order of `predict_proba`."""
+        return np.sort(np.asarray(self.ensemble.classes))
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return the probabilities (n, classes) of X (n, features)."""
-        return self.ensemble.probabilities(self._columns(X))
+        """Return the probabilities (n, classes) of X (n, features), in the order of `classes_`."""
+        return self.ensemble.probabilities(self._columns(X))[:, sorted_places(self.ensemble.classes)]
 
 
 class EnsembleRegressor(RegressorMixin, _Frozen):  # type: ignore[misc]
@@ -111,10 +112,15 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         add(helper.make_node("Concat", doubles, [together], axis=1))
     names = {i: _pick(container, unique, variable, column) for i, (variable, column) in texts.items()}
     outputs = [each.full_name for each in operator.outputs]
-    graph = ensemble_graph(ensemble, Inputs(together, columns, names), unique, outputs)
+    declared = [*outputs[:1], *(unique("declared") for _ in outputs[1:])]
+    graph = ensemble_graph(ensemble, Inputs(together, columns, names), unique, declared)
     for node in graph.nodes:
         add(node)
     container.initializers.extend(graph.constants)
+    if ensemble.classes:  # chances in the order of `classes_`, by which others name them
+        places, index = sorted_places(ensemble.classes), unique("places")
+        container.add_initializer(index, TensorProto.INT64, [len(places)], places.tolist())
+        add(helper.make_node("Gather", [declared[1], index], [outputs[1]], axis=1))
 
 
 Split = tuple[list[Any], dict[int, int], dict[int, tuple[Any, int]]]

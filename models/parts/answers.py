@@ -26,6 +26,13 @@ Bends = tuple[tuple[int, float], ...]  # (score, slope), by score: what a point 
 MAX_CLASSES, MAX_BENDS = 255, 16
 
 
+def sorted_places(classes: Sequence[ClassLabel]) -> NDArray[np.intp]:
+    """Return the places (k,) of declared classes in the order of scikit-learn's `classes_`, which its scorers, searches
+    and calibration take for sorted. Everything else of ours keeps the declared order.
+    """
+    return np.argsort(np.asarray(classes), kind="stable")
+
+
 def check_head(
     features: Sequence[Feature], classes: Sequence[ClassLabel], link: float, target_range: Range | None = None
 ) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from accountant.system.lazy_import import load
 from dpserve_verify.errors import InputError
+from models.parts.answers import sorted_places
 from training.learners.base.private_learner import PrivateLearner
 from training.rows.tables.data import columns_of
 from training.rows.tables.frames import table_from, value_errors
@@ -43,7 +44,7 @@ class Unprotected:
         return answers
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return probabilities (n, classes)."""
+        """Return probabilities (n, classes), in the order of the learner's `classes_`."""
         chances: NDArray[np.float64] = self.__answers(X, "probabilities")
         return chances
 
@@ -68,6 +69,7 @@ def unprotected(learner: PrivateLearner, X: Any, y: Any) -> Unprotected:
     def answers(X: Any, method: str) -> Any:
         with value_errors():
             columns = columns_of(schema, table_from(X, schema, type(learner).__name__))
-        return getattr(ensemble, method)(columns)
+        found = getattr(ensemble, method)(columns)
+        return found[:, sorted_places(ensemble.classes)] if method == "probabilities" else found
 
     return Unprotected(answers)

@@ -27,6 +27,7 @@ from dpserve_verify.privacy.budget import Relation, parse_relation
 from models.features.features import RawColumns
 from models.features.reading import ALL
 from models.forms.ensemble import Ensemble
+from models.parts.answers import sorted_places
 from training.calibration.calibrate import calibrate
 from training.calibration.plan_warnings import PublicWarning, check_exportable, too_many_rounds, warnings_of
 from training.calibration.would_fit import would_fit
@@ -306,7 +307,8 @@ class PrivateLearner(Shown, Estimator, ABC):
 
 
 class PrivateClassifier(Classifier, PrivateLearner):
-    """Base of private classifiers. After `fit` they also have `classes_`, the declared ones.
+    """Base of private classifiers. After `fit` they also have `classes_`, the declared ones, sorted, as scikit-learn
+    takes them to be; chances and scores have their order. What is released keeps the declared one.
 
     On the platform, where a job fits whatever its schema declares, one that can may fit a number as well: `learn` and
     `check` read `public.classes`, and only `fit` here is for labels alone.
@@ -314,6 +316,12 @@ class PrivateClassifier(Classifier, PrivateLearner):
 
     @property
     def classes_(self) -> NDArray[Any]:
+        """Return the declared classes (k,), sorted."""
+        declared = self._declared_classes
+        return declared[sorted_places(declared)]
+
+    @property
+    def _declared_classes(self) -> NDArray[Any]:
         """Return the declared classes (k,), in their order."""
         classes = np.asarray(self._released().classes)
         return classes == str(True) if self._has_truths else classes
@@ -329,8 +337,9 @@ class PrivateClassifier(Classifier, PrivateLearner):
         return labels == str(True) if self._has_truths else labels
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return probabilities (n, classes); every row sums to 1."""
-        return self._released().probabilities(self._columns(X))
+        """Return probabilities (n, classes), in the order of `classes_`; every row sums to 1."""
+        released = self._released()
+        return released.probabilities(self._columns(X))[:, sorted_places(released.classes)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the mean accuracy of `predict(X)` against y, which is read as `fit` reads it: rows that it would leave
@@ -341,12 +350,15 @@ class PrivateClassifier(Classifier, PrivateLearner):
             true = data.encode_labels(self.schema_, self._answers(y, self.schema_))
         there = data.has_answer(true)
         weights = None if sample_weight is None else np.asarray(sample_weight)[there]
-        return float(np.average(said[there] == self.classes_[true[there]], weights=weights))
+        return float(np.average(said[there] == self._declared_classes[true[there]], weights=weights))
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return scores to rank by: (n,) for two classes, above 0 for the last one; else (n, classes)."""
-        scores = np.asarray(self._released().scores(self._columns(X)), np.float64)
-        return scores.reshape(len(scores)) if scores.size == len(scores) else scores
+        """Return scores to rank by: (n,) for two classes, above 0 for `classes_[1]`; else (n, classes)."""
+        released = self._released()
+        scores, places = np.asarray(released.scores(self._columns(X)), np.float64), sorted_places(released.classes)
+        if scores.size == len(scores):
+            return scores.reshape(len(scores)) * (1 if places[1] else -1)
+        return scores[:, places]
 
     def _answers(self, y: Any, schema: Schema) -> pa.Array:
         if schema.classes is None:
