@@ -438,6 +438,19 @@ def spent_elsewhere(home: Home) -> None:
 
 
 @story
+def charged_to_joined_rows(home: Home) -> None:
+    """A release made elsewhere of rows that joined a family which keeps people aside counts for both of its parts."""
+    ledger, person = home.ledger, Unit("person", "name")
+    ledger.register(registration("visits", unit=person, holdout=Decimal("0.2")))
+    ledger.register(registration("later", None, unit=person, families=("visits",)))
+    charge(ledger, "later", Outside(Curve.read({"epsilon": "0.2"}), "a table", WHY, hexes("document"), "person"))
+    columns = {"columns": "", "pairs": "", "noise": "l1"}
+    for part in (None, HOLDOUT):
+        asked = Request("visits", "profile", Budget.of("0.2"), columns, "", kind=Profile(), part=part)
+        reserve(ledger, asked, plan(PureDp(Decimal("0.2")), 1))
+
+
+@story
 def learners_of_others(home: Home) -> None:
     """Learners of others, admitted for every dataset or for one, removed, and admitted anew; and jobs that run them."""
     ledger = home.ledger
