@@ -13,7 +13,7 @@ from math import inf, isfinite
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpserve_verify.errors import ModelInvalid
 from models.features.features import Feature, encodable, feature_from_json
@@ -26,7 +26,7 @@ Bends = tuple[tuple[int, float], ...]  # (score, slope), by score: what a point 
 MAX_CLASSES, MAX_BENDS = 255, 16
 
 
-def sorted_places(classes: Sequence[ClassLabel]) -> NDArray[np.intp]:
+def sorted_places(classes: ArrayLike) -> NDArray[np.intp]:
     """Return the places (k,) of declared classes in the order of scikit-learn's `classes_`, which its scorers, searches
     and calibration take for sorted. Everything else of ours keeps the declared order.
     """
