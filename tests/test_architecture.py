@@ -186,7 +186,7 @@ training/kinds: dpserve_verify(. certificates keys privacy system) accountant(. 
 training/learners: dpserve_verify(. formats) accountant(. ledger/families privacy) models(features forms)
     training(learners/base learners/boosting outside requests rows/statistics session)
 training/learners/base: dpserve_verify(. privacy) accountant(. noise privacy system) models(explain features forms
-    onnx) training(calibration rows/packed rows/partitions rows/schema session)
+    onnx parts) training(calibration rows/packed rows/partitions rows/schema session)
 training/learners/boosting: dpserve_verify(. privacy) accountant(noise) models(features forms parts)
     training(learners/base rows/kernels rows/partitions rows/statistics session)
 training/learners/ebm: dpserve_verify(. privacy) accountant(. noise privacy) models(features forms parts)
@@ -202,7 +202,7 @@ training/measuring/worth: dpserve_verify(. certificates formats privacy) account
     ledger/families noise system) models(features forms parts profile store worth) training(calibration datasets
     learners planning requests rows/packed rows/partitions rows/schema rows/tables session)
 training/notebook: dpserve_verify(. formats privacy) accountant(. access home ledger/families privacy system)
-    training(calibration datasets/drafts jobs learners/base requests rows/people rows/schema rows/tables session)
+    models(parts) training(calibration datasets/drafts jobs learners/base requests rows/people rows/schema rows/tables session)
 training/planning: dpserve_verify(. certificates formats privacy system) accountant(. access home ledger ledger/families
     privacy system) models(features forms parts store) training(calibration learners learners/ebm outside requests
     rows/packed rows/partitions rows/schema session tuning)
