@@ -11,9 +11,8 @@ from typing import Any, cast
 
 from accountant.home import Home
 from training.kinds.registry import steps_for
-from training.kinds.stated_steps import StatedSteps
+from training.kinds.stated_steps import Reservable, StatedSteps
 from training.measuring.answers.answers import answer_of
-from training.measuring.worth.evaluate import Planned
 
 
 def price(asked: Any, by: str) -> bytes:
@@ -23,11 +22,10 @@ def price(asked: Any, by: str) -> bytes:
         return json.dumps(planned.to_json()).encode()
 
 
-def plan(asked: Any, by: str) -> Planned:
+def plan(asked: Any, by: str) -> Reservable:
     """Return what is reserved for a measurement. Raises as `StatedSteps.plan`."""
     with _home() as home:
-        planned = stated_steps(asked).plan(home, asked, by)
-    return Planned(planned.request, planned.recipe, planned.dataset, planned.known)
+        return Reservable.of(stated_steps(asked).plan(home, asked, by))
 
 
 def answer(seq: int, select: str) -> tuple[bytes, bytes, bytes]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,11 +22,12 @@ from accountant.certificates.statement_kind import Stated, StatementKind
 from accountant.errors import BudgetRefused, JobFailed
 from accountant.home import Home
 from accountant.ledger import evaluations
-from accountant.ledger.families.records import Job
+from accountant.ledger.families.records import Job, Request
 from accountant.system.traces import span
 from dpserve_verify.certificates.certificate import digest
 from dpserve_verify.errors import LedgerInvalid
 from dpserve_verify.keys import dsse
+from dpserve_verify.privacy.events import Plan
 from dpserve_verify.system.files import PRIVATE, replace_file, sync_directory
 from training.datasets.datasets import require_rows
 from training.finish.lease import Lease, this_process
@@ -34,6 +36,21 @@ from training.kinds.job_steps import JobSteps
 from training.measuring.worth.evaluate import Planned
 
 COUNTS = "counts.json"
+
+
+@dataclass(frozen=True)
+class Reservable:
+    """What of a plan is reserved. `known`: the job whose statement answers it already."""
+
+    request: Request
+    unit: Decimal
+    plan: Plan
+    known: int | None
+
+    @classmethod
+    def of(cls, planned: Planned) -> Reservable:
+        """Return what of this plan is reserved."""
+        return cls(planned.request, planned.recipe.unit, planned.recipe.plan, planned.known)
 
 
 class StatedSteps(JobSteps):
@@ -55,18 +72,25 @@ class StatedSteps(JobSteps):
     @classmethod
     def submit(cls, home: Home, asked: Any, *, by: str, key: str | None, queued: bool, promotes: bool) -> Job:
         """Plan and reserve; the job whose statement answers the same is given instead, for nothing."""
-        return cls.reserve(home, partial(cls.plan, home, asked, by), by=by, key=key, queued=queued)
+
+        def plan() -> Reservable:
+            planned = cls.plan(home, asked, by)
+            if planned.known is None and not queued:
+                require_rows(home, planned.dataset)
+            return Reservable.of(planned)
+
+        return cls.reserve(home, plan, by=by, key=key, queued=queued)
 
     @classmethod
-    def reserve(cls, home: Home, plan: Callable[[], Planned], *, by: str, key: str | None, queued: bool = True) -> Job:
+    def reserve(
+        cls, home: Home, plan: Callable[[], Reservable], *, by: str, key: str | None, queued: bool = True
+    ) -> Job:
         """Reserve what `plan` works out, here or elsewhere, as `submit`."""
         with span("rehearse"):
             planned = plan()
         if planned.known is not None:
             return home.ledger.job(planned.known)
-        if not queued:
-            require_rows(home, planned.dataset)
-        job = planned.request, planned.recipe.unit, planned.recipe.plan
+        job = planned.request, planned.unit, planned.plan
         owner = None if queued else this_process()
         try:
             with span("reserve"):
