@@ -9,6 +9,7 @@ Whatever a service refuses is a `dpserve.errors.ServiceError`.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Unpack, overload
@@ -346,7 +347,14 @@ class Client(LedgerReader):
         return Predictions.of(self._transport.ask("POST", "/predict", again=True, body=body, query=more))
 
     def predict_table(
-        self, model: str, table: bytes, kind: str, answer: str = "", notes: bool = False, interval: Level = None
+        self,
+        model: str,
+        table: bytes,
+        kind: str,
+        answer: str = "",
+        notes: bool = False,
+        interval: Level = None,
+        format: Mapping[str, Any] | None = None,
     ) -> bytes:
         """Predict a table in bytes that has a column for each feature: Arrow, `.npy`, CSV or Parquet.
 
@@ -356,9 +364,11 @@ class Client(LedgerReader):
             kind: Its media type: `text/csv`, `application/x-npy`, `application/vnd.apache.arrow.stream` or `.parquet`.
             answer: The media type that is wanted back, never Parquet; as `kind` if left out.
             notes, interval: As for `predict`, in columns `notes`, `low` and `high`.
+            format: How the table is written, in place of `format` of `model`; {} as usual.
         """
         headers = {"Content-Type": kind, "Accept": answer or kind}
         query = {"model": model, "notes": "1" if notes else None, "interval": interval}
+        query |= {} if format is None else {"format": json.dumps(format)}
         return self._transport.answer("POST", "/predict", content=table, query=query, headers=headers).content
 
     @overload

@@ -176,7 +176,7 @@ training/datasets/drafts: dpserve_verify(. privacy system) accountant(. access h
 training/datasets/growing: dpserve_verify(. system) accountant(. home ledger ledger/families) models(features)
     training(datasets rows/packed rows/schema rows/tables)
 training/finish: dpserve_verify(. certificates keys privacy system) accountant(. access certificates home ledger
-    ledger/families) models(edit forms onnx store)
+    ledger/families) models(edit forms onnx store) training(rows/schema)
 training/jobs: dpserve_verify(. formats privacy system) accountant(. access home ledger ledger/families system)
     models(store) training(datasets finish kinds learners measuring/answers measuring/worth planning requests
     rows/schema session)

@@ -40,7 +40,8 @@ LISTED = 1 << 16  # most characters of names and domains; beyond, the schema's d
 class Subject:
     """What a certificate speaks of: a model file's name and digest, the digest of the released numbers it was exported
     from, and what was public about its making. `domains`: what the schema says of each input, in its order;
-    `range`: of a number, in place of classes, its public ends as texts."""
+    `range`: of a number, in place of classes, its public ends as texts; `format`: how the dataset's tables are written,
+    as a text, "" as usual, None where it cannot be said."""
 
     model: str
     sha256: str
@@ -50,6 +51,7 @@ class Subject:
     classes: tuple[str | int, ...] | None
     domains: Sequence[Mapping[str, Any]] = ()
     range: tuple[str, str] | None = None
+    format: str | None = ""
 
 
 def statement(
@@ -60,7 +62,7 @@ def statement(
     predicate = {
         "claim": claim_to_json(claim(spent, request.budget.delta), spent, dataset),
         "mechanisms": spent.to_json(),
-        "dataset": _dataset(dataset),
+        "dataset": _dataset(dataset) | ({} if subject.format == "" else {"format": subject.format}),
         "public": _public(subject, request),
         "randomness": {"source": "operating system"} | ({} if MECHANISM in drawn else {"seeded": False}),
         "implementation": dict(implementation()),

@@ -280,6 +280,11 @@ class DatasetForm(Form):
     families: list[FamilyForm] | None = form_field(default=None, about="every family, where the rows belong to several")
     commitment: Hex = form_field(about="HMAC-SHA256 over the packed rows; the accountant holds its key")
     schema_digest: Hex = form_field(key="schema", about="sha256 of the public schema file")
+    format: Text | None = form_field(
+        default="",
+        about="only where its tables are not written as usual: how they are, by the schema, a JSON object as text; "
+        "null where that is too long or was not at hand",
+    )
     records: Count | None = form_field(default=None, about="only where the number is public: under replace-one")
     blocks: BlocksForm | None = form_field(default=None, about="only of a dataset that grows")
     person: PersonForm | None = form_field(default=None, about="only where one person has a total over all blocks")

@@ -264,9 +264,9 @@ def public_codes(schema: Schema, path: Path) -> tuple[list[Any], str]:
     """Return the codes (features, n) of unlabelled public rows, and the file's sha256. InputError where it has the
     target.
     """
-    if schema.target in column_types(path):
+    if schema.target in column_types(path, schema.form):
         raise InputError(f"public_rows={path.name}: has the target {schema.target!r}; public rows are without labels")
-    parts = [encode_columns(schema.features, columns) for columns in read_columns(path, schema.features)]
+    parts = [encode_columns(schema.features, columns) for columns in read_columns(path, schema.features, schema)]
     codes = [np.concatenate(batches) for batches in zip(*parts, strict=True)]
     if not codes or len(codes[0]) < 2:
         raise InputError(f"public_rows={path.name}: must have at least two rows")

@@ -254,7 +254,7 @@ def _dates_of(feature: CalendarFeature, texts: pa.Array, written: Written) -> _M
         fits = np.asarray(pc.is_valid(match))
         if fits.any():
             micros[fits], is_real[fits] = _micros(match.filter(pa.array(fits)), written)
-    listed = " or ".join(written.dates)
+    listed = " or ".join(written.dates) or "so that its day and its month can be told apart here; send a file"
     wanted = {
         "time": "not a time of day like 14:30",
         "date": f"not a date written {listed}",

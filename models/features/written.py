@@ -1,6 +1,6 @@
 """How a table is written: what a schema declares of its files and cells, so that nothing is guessed when they are read.
 
-Declared forms are those of files alone. A released model knows none of them: it is asked by values.
+A released model is asked by values; what brings them to it, a file, a request or a frame, is read by these forms.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import repeat
 from math import isfinite
@@ -19,7 +20,9 @@ from accountant.errors import RecordError
 from accountant.system.quiet import import_quietly
 from dpserve_verify.errors import InputError, ModelInvalid
 from models.features.features import MISSING_TEXT, CalendarFeature, CategoricalFeature, Feature, RawColumns, encodable
+from models.features.table_format import USUAL_FORMAT, TableFormat
 from models.features.text_numbers import NO_TEXTS, Numbers
+from models.features.written import USUAL, Written
 from models.onnx.check import check_graph
 from models.onnx.export import BASE, CLASSES, CONTRIBUTIONS, LABEL, NUMBER, feature_name, input_name
 from models.onnx.texts import numbers_of_texts
@@ -146,17 +149,24 @@ def _without(whole: ModelProto, output: str) -> ModelProto:
 
 
 def columns_from_records(
-    features: Sequence[Feature], records: Sequence[Record], limit: int, texts: Mapping[str, Numbers] = NO_TEXTS
+    features: Sequence[Feature],
+    records: Sequence[Record],
+    limit: int,
+    texts: Mapping[str, Numbers] = NO_TEXTS,
+    form: TableFormat = USUAL_FORMAT,
 ) -> dict[str, NDArray[Any]]:
     """Turn JSON records into columns (n,) for `OnnxModel.infer`, the ensemble and explanations alike. The features in
     `texts`, which belongs to one model, become the numbers that this model makes of their texts.
 
     Every record has exactly the features as keys; null is missing. A cell is read as the law of columns reads one of
-    its type (`models.features.column_law`): of a number a finite one, of a category the text. Raises RecordError naming
-    the first record and field that do not fit, and with more than `limit` records.
+    its type (`models.features.column_law`): of a number a finite one, of a category the text; and where `form` says how
+    the column is written, as that. Raises RecordError naming the first record and field that do not fit, and with more
+    than `limit` records.
     """
     if len(records) > limit:
         raise RecordError(f"records: {len(records)} are too many; at most {limit}", records=len(records), limit=limit)
+    if form.columns:
+        return _by_law(features, records, texts, form.of_json)
     try:
         if len(records) == 1 and len(records[0]) == len(features):
             return _columns_of_one(features, records[0], texts)
@@ -165,7 +175,7 @@ def columns_from_records(
             return {f.name: _column(f, cells[f.name], texts.get(f.name)) for f in features}
     except (KeyError, TypeError, ValueError, OverflowError):
         pass
-    return _by_law(features, records, texts)
+    return _by_law(features, records, texts, form)
 
 
 _TYPES: dict[str, set[type]] = {
@@ -228,26 +238,32 @@ def _column(feature: Feature, cells: list[Any], known: Numbers | None) -> NDArra
 
 
 def _by_law(
-    features: Sequence[Feature], records: Sequence[Record], texts: Mapping[str, Numbers]
+    features: Sequence[Feature], records: Sequence[Record], texts: Mapping[str, Numbers], form: TableFormat
 ) -> dict[str, NDArray[Any]]:
-    """Return the columns of records with cells of other types than usual, as the law of columns reads them. Raises
-    RecordError for the first record and field that do not fit.
+    """Return the columns of records with cells of other types than usual, or written in another form, as the law of
+    columns reads them. Raises RecordError for the first record and field that do not fit.
     """
     odd = next((at for at, record in enumerate(records) if _odd_keys(features, record)), len(records))
     problems, columns = [], {}
     for feature in features:
         try:
-            column = _read_cells(feature, [record[feature.name] for record in records[:odd]])
+            cells = [record[feature.name] for record in records[:odd]]
+            columns[feature.name] = _any_column(feature, cells, texts.get(feature.name), form.written_as(feature.name))
         except RecordError as error:
             problems.append(error)
-            continue
-        numbers = texts.get(feature.name)
-        columns[feature.name] = column if numbers is None else numbers.of(column)
     if problems:
         raise min(problems, key=lambda error: int(error.details["record"]))
     if odd < len(records):
         raise _error(odd, *_odd_keys(features, records[odd]))
     return columns
+
+
+def _any_column(feature: Feature, cells: list[Any], known: Numbers | None, written: Written) -> NDArray[Any]:
+    if written == USUAL:
+        with suppress(TypeError, ValueError, OverflowError):
+            return _column(feature, cells, known)
+    column = _read_cells(feature, cells, written)
+    return column if known is None else known.of(column)
 
 
 def _odd_keys(features: Sequence[Feature], record: Any) -> tuple[str, ...]:
@@ -262,7 +278,7 @@ def _odd_keys(features: Sequence[Feature], record: Any) -> tuple[str, ...]:
     return ()
 
 
-def _read_cells(feature: Feature, cells: list[Any]) -> NDArray[Any]:
+def _read_cells(feature: Feature, cells: list[Any], written: Written) -> NDArray[Any]:
     """Return one column, of JSON cells of any types: those of each type are read at once. RecordError names the first
     cell that does not fit.
     """
@@ -274,7 +290,8 @@ def _read_cells(feature: Feature, cells: list[Any]) -> NDArray[Any]:
     for kind in dict.fromkeys(map(type, cells)):
         places = [at for at, cell in enumerate(cells) if type(cell) is kind and cell is not None]
         try:
-            column[places] = read_column(feature, _cells_of_one_type(kind, [cells[at] for at in places]))
+            values = read_column(feature, _cells_of_one_type(kind, [cells[at] for at in places]), written)
+            column[places] = [MISSING_TEXT if text is None else text for text in values] if is_text else values
         except Misfit as misfit:
             misfits[places[misfit.row or 0]] = misfit.problem
     if misfits:

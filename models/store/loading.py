@@ -21,10 +21,11 @@ from dpserve_verify.certificates.certificate import Certificate
 from dpserve_verify.certificates.plain_words import UNSTATED_GROWTH
 from dpserve_verify.certificates.policy import Policy
 from dpserve_verify.certificates.sentences import GROWTH
-from dpserve_verify.errors import ModelInvalid
+from dpserve_verify.errors import InputError, ModelInvalid
 from dpserve_verify.keys.trust import PublicKeys
 from models.explain.card import model_card
 from models.features.features import CalendarFeature, CategoricalFeature, Feature, NumericFeature
+from models.features.table_format import TableFormat, format_from_text
 from models.forms.ensemble import Ensemble
 from models.forms.registry import ensemble_from_bytes
 from models.store.lineage import check_edits, check_released
@@ -63,6 +64,29 @@ class VerifiedModel:
             raise ModelInvalid("model.onnx: is not the graph that ensemble.json comes to")
         return graphs.OnnxModel(made)
 
+    @cached_property
+    def certified_format(self) -> TableFormat | None:
+        """Return how the tables of its dataset are written, by its certificate, None where that does not say it.
+        ModelInvalid where it cannot be read.
+        """
+        text = self.certificate.form.dataset.format
+        try:
+            return None if text is None else format_from_text(text)
+        except InputError as error:
+            raise ModelInvalid(f"certificate: {error.message}") from None
+
+    @property
+    def format(self) -> TableFormat:
+        """Return how whatever is brought to the model is read, at every door: as its dataset was. InputError where its
+        certificate does not say how.
+        """
+        if self.certified_format is None:
+            raise InputError(
+                "format: the certificate does not say how tables of the model's dataset are written; say it: over REST "
+                "by query `format`, on the command line by --schema"
+            )
+        return self.certified_format
+
     @property
     def travelling(self) -> Bundle:
         """Return the bundle with its card made again, so that all of it follows from what was verified."""
@@ -92,6 +116,7 @@ def verified_bundle(bundle: Bundle, trust: PublicKeys, policy: Policy = STRICT, 
     if certificate.form.public.target not in (None, ensemble.target):
         raise ModelInvalid("ensemble.json: predicts another target than the certificate names")
     found = VerifiedModel(certificate, ensemble, bundle)
+    found.certified_format  # noqa: B018 - ModelInvalid
     if runs:
         found.runtime  # noqa: B018 - ModelInvalid
     return found

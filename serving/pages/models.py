@@ -21,7 +21,7 @@ from dpserve_verify.certificates.plain_words import best_guess, factor, plain
 from dpserve_verify.errors import CertificateRevoked, DpserveError, InputError, VerificationError
 from models.edit.curves import editable
 from models.features.features import CategoricalFeature, Feature, NumericFeature
-from models.features.written import list_encodings
+from models.features.written import DELIMITERS, list_encodings
 from models.parts.answers import before
 from models.store import placing
 from models.store.bundle import CHAMPION, ModelStore
@@ -34,7 +34,7 @@ from serving.pages.parts.ui import form_fields, page, see_other
 from serving.process.registry import Registry, Served
 from serving.process.state import ServingState
 from serving.rest import files
-from serving.rest.models import file_format
+from serving.rest.models import format_json
 from serving.rest.placing import NO_REASON
 from serving.wire import lists
 from serving.wire.errors import json_response, status_of
@@ -289,8 +289,10 @@ def _context(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
         "together": ensemble.together,
         "inputs": ui_shapes.inputs(sorted(ensemble.features, key=lambda one: -sizes.get(one.name, 0))),
         "many": has_many,
-        "written": file_format(home, served),
+        "written": format_json(served),
         "encodings": list_encodings(),
+        "delimiters": DELIMITERS,
+        "kinds": [[feature.name, feature.kind] for feature in ensemble.features],
         "features": [
             {"name": feature.name, "kind": feature.kind, "values": _values(feature)} for feature in ensemble.features
         ],

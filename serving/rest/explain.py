@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from dpserve_verify.errors import InputError
 from models.explain.explain import logits, unit
+from models.features.text_numbers import NO_TEXTS
 from models.onnx.runtime import columns_from_records
 from serving.http.rights import NAMED, restrict_to_allowed
 from serving.http.routes import Door, access, in_thread, state
@@ -53,7 +54,8 @@ def explain_records(find: Find, body: dict[str, Any]) -> dict[str, Any]:
     parts = len(ensemble.features) + len(requested.as_sum().pairs)
     check_answer(len(body["records"]), parts * ensemble.outputs)
     check_time()
-    account = logits(ensemble, columns_from_records(ensemble.features, body["records"], RECORDS))
+    written = served.verified.format
+    account = logits(ensemble, columns_from_records(ensemble.features, body["records"], RECORDS, NO_TEXTS, written))
     is_single = ensemble.outputs == 1
     return {
         **{name: value for name, value in answer.items() if name != "probabilities"},

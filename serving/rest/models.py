@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -19,6 +20,7 @@ from accountant.home import Home
 from accountant.ledger.archive import archived
 from dpserve_verify.errors import InputError
 from models.features.notes import notes_of
+from models.features.table_format import USUAL_FORMAT, TableFormat, format_from_json
 from models.features.text_numbers import NO_TEXTS, Numbers
 from models.onnx.runtime import columns_from_records
 from models.parts.other_noise import read_level
@@ -31,12 +33,12 @@ from serving.rest import json_schemas
 from serving.wire import csv_tables, file_tables, lists, parquet_tables, tables_in
 from serving.wire.bounds import check_answer
 from serving.wire.errors import JsonBytes, TakesTooLong, TooLarge, json_response
-from serving.wire.kept import kept_column
+from serving.wire.kept import Kept, check_kept, kept_of_arrow, kept_of_csv
 from serving.wire.quick_json import quick_json
 from serving.wire.request_bodies import JSON, check_fields, known_query, query_text, read_body, strict_json
 from serving.wire.tables_out import Source, table_answer
 from serving.wire.work_time import check_time, in_turn
-from training.datasets.described import format_from_json, format_to_json, ranges_of, written_as
+from training.datasets.described import ranges_of
 from training.planning.other_noise import OtherNoise
 
 PREDICT_BYTES = 16 << 20
@@ -55,24 +57,25 @@ class Posted:
 
     model: of the query; None where the body names it.
     form: of the answer; "" where it is the body's.
-    is_csv: CSV cannot be told from its first bytes.
-    file: how the CSV is written, where it is a file that is sent as it is.
+    kind: its media type: CSV cannot be told from its first bytes.
     notes: whether to say which values were clipped, unknown or missing.
     level: of the part of each prediction's interval that noise makes; None where it is not wanted.
-    kind: what a file ends with that the reader of files reads, and how it is `written`; "" of any other body.
     keep: the column that goes with the predictions; "" where none does.
+    ending: of a file's name that the reader of files reads; "" of any other body.
+    written: how its values are written; None: as the model's dataset is.
+    passes: whether it may have other columns than the model's, which are passed over.
     """
 
     raw: bytes
     model: str | None
     form: str
-    is_csv: bool = False
-    file: csv_tables.FileForm | None = None
+    kind: bytes = JSON
     notes: bool = False
     level: float | None = None
     keep: str = ""
-    kind: str = ""
-    written: Any = None
+    ending: str = ""
+    written: TableFormat | None = None
+    passes: bool = False
 
 
 async def predict(request: Request) -> Response:
@@ -83,7 +86,7 @@ async def predict(request: Request) -> Response:
     if posted.notes or posted.level is not None:  # by the dataset's schema, which must be read
         find = restrict_to_allowed(access(request), serving.registry.get)
         return await in_turn(access(request).principal, answer, find, posted, serving.home)
-    packed = posted.model is not None and (bool(posted.kind) or parquet_tables.is_parquet(posted.raw))
+    packed = posted.model is not None and (bool(posted.ending) or parquet_tables.is_parquet(posted.raw))
     size = AT_ONCE + 1 if packed else len(posted.raw)  # what must be unpacked first is never answered on the loop
     return await run_quickly(serving.registry, access(request), size, answer, posted)
 
@@ -107,40 +110,26 @@ async def _read_posted(request: Request) -> Posted:
     headers = dict(request.scope["headers"])
     form = _form(headers.get(b"accept", b""))
     kind = headers.get(b"content-type", JSON).partition(b";")[0].strip().lower()
+    noted, asked = query_text(request, "notes"), query_text(request, "interval")
+    if noted not in (None, "0", "1"):
+        raise InputError(f"query notes={noted[:40]!r}: must be 1, or left out")
+    notes = noted == "1"
+    level = None if asked is None else read_level(asked)
+    text = query_text(request, "format")
+    written = None if text is None else format_from_json(strict_json(text.encode()))
     if kind == JSON:
-        known_query(request, "notes", "interval")
-        return Posted(raw, None, form or "json", notes=_wants_notes(request), level=_level(request))
+        known_query(request, "notes", "interval", "format")
+        return Posted(raw, None, form or "json", kind, notes, level, written=written)
     is_file = kind == file_tables.FILE and query_text(request, "file") is not None
-    ways = ["format"] if kind == csv_tables.CSV or is_file else []
-    known_query(request, "model", "notes", "interval", "keep", *ways, *(["file"] if is_file else []))
+    known_query(request, "model", "notes", "interval", "keep", "format", *(["file"] if is_file else []))
     model = query_text(request, "model")
     if model is None:
         raise InputError("query model: is missing; a table is sent to /predict?model=NAME")
-    file = None
-    written = None
-    if ways and (text := query_text(request, "format")) is not None:
-        written = strict_json(text.encode())
-        schema = format_from_json(written)
-        file = csv_tables.FileForm() if schema is None else csv_tables.FileForm(schema.form, schema.written)
     keep = query_text(request, "keep") or ""
-    if keep and kind == csv_tables.CSV and file is None:
-        file = csv_tables.FileForm()  # it may have other columns than the model's
+    if keep and not (is_file or kind == csv_tables.CSV or parquet_tables.is_parquet(raw)):
+        raise InputError("query keep: goes with CSV, Parquet and files")
     ending = file_tables.ending_of(query_text(request, "file") or "") if is_file else ""
-    return Posted(
-        raw, model, form, kind == csv_tables.CSV, file, _wants_notes(request), _level(request), keep, ending, written
-    )
-
-
-def _wants_notes(request: Request) -> bool:
-    text = query_text(request, "notes")
-    if text not in (None, "0", "1"):
-        raise InputError(f"query notes={text[:40]!r}: must be 1, or left out")
-    return text == "1"
-
-
-def _level(request: Request) -> float | None:
-    text = query_text(request, "interval")
-    return None if text is None else read_level(text)
+    return Posted(raw, model, form, kind, notes, level, keep, ending, written, bool(keep) or written is not None)
 
 
 def _form(accept: bytes) -> str:
@@ -155,18 +144,14 @@ def answer(find: Find, posted: Posted, home: Home | None = None) -> Response:
     """Predict records; answer in JSON, Arrow, CSV or .npy as the client accepts, for Parquet in Arrow. Blocks. `home`:
     that has the schemas and plans, where notes or intervals are wanted.
     """
-    start, kept_stream = perf_counter(), list[bytes]()
+    start, kept = perf_counter(), None
     if posted.model is None:
-        served, columns = from_records(find, posted.raw)
+        served, columns = from_records(find, posted.raw, posted.written)
         form = posted.form
     else:
         served = find(posted.model)
-        if posted.kind:
-            features = served.verified.ensemble.features
-            raw, *kept_stream = file_tables.as_arrow(
-                posted.raw, posted.kind, features, posted.written, RECORDS, posted.keep
-            )
-            posted = replace(posted, raw=raw, file=None)
+        written = served.verified.format if posted.written is None else posted.written
+        posted, kept = _unpacked(served, replace(posted, written=written))
         kind, columns = _table_columns(served, posted, served.verified.runtime.reads, served.verified.runtime.texts)
         form = posted.form or kind
     label, probabilities = run_model(served, columns)
@@ -186,36 +171,52 @@ def answer(find: Find, posted: Posted, home: Home | None = None) -> Response:
         response: Response = JsonBytes(orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY))
     else:
         source = Source(served.reference, served.certificate, served.verified.ensemble.classes)
-        answered = [*csv_tables.answer_names(source.classes), *([] if ends is None else csv_tables.ENDS)]
-        answered.append(csv_tables.NOTES)
-        source_of_kept = kept_stream or [posted.raw]
-        kept = (
-            kept_column(source_of_kept[0], posted.keep, RECORDS, posted.file, answered, is_arrow=bool(kept_stream))
-            if posted.keep
-            else None
-        )
         response = table_answer(form, source, label, probabilities, notes, kept, ends)
     served.count(len(label), perf_counter() - start)
     return response
+
+
+def _unpacked(served: Served, posted: Posted) -> tuple[Posted, Kept | None]:
+    """Return a table as one that this process reads, and the column that is kept, if any: a file is read, and Parquet
+    unpacked, by a program of its own. What the reader of files gave is written as usual.
+    """
+    features, kept = served.verified.ensemble.features, None
+    if posted.keep:
+        answered = csv_tables.answer_names(served.verified.ensemble.classes)
+        ends = [] if posted.level is None else csv_tables.ENDS
+        check_kept(posted.keep, [*answered, *ends, csv_tables.NOTES])
+    written = posted.written or USUAL_FORMAT
+    if posted.ending:
+        raw, *rest = file_tables.as_arrow(posted.raw, posted.ending, features, written, RECORDS, posted.keep)
+        if rest:
+            kept = kept_of_arrow(rest[0], posted.keep)
+        return replace(posted, raw=raw, kind=tables_in.STREAM, written=USUAL_FORMAT), kept
+    if posted.kind == csv_tables.CSV:
+        return posted, kept_of_csv(posted.raw, posted.keep, RECORDS, written.form) if posted.keep else None
+    if parquet_tables.is_parquet(posted.raw):
+        names = [feature.name for feature in features]
+        if posted.keep:
+            kept = kept_of_arrow(parquet_tables.as_arrow(posted.raw, [posted.keep], RECORDS), posted.keep)
+        return replace(posted, raw=parquet_tables.as_arrow(posted.raw, names, RECORDS)), kept
+    return posted, None
 
 
 def _table_columns(
     served: Served, posted: Posted, reads: Container[str], texts: Mapping[str, Numbers]
 ) -> tuple[str, dict[str, NDArray[Any]]]:
     """Read a table; return its kind and the columns that are `reads`, of which `texts` become a model's numbers."""
-    raw, features = posted.raw, served.verified.ensemble.features
-    if posted.is_csv:
-        return "csv", csv_tables.columns_of(raw, features, reads, RECORDS, posted.file)
-    if parquet_tables.is_parquet(raw):
-        raw = parquet_tables.as_arrow(raw, [feature.name for feature in features], RECORDS)
-    return tables_in.columns_of(raw, features, reads, RECORDS, texts)
+    raw, features, written = posted.raw, served.verified.ensemble.features, posted.written or USUAL_FORMAT
+    if posted.kind == csv_tables.CSV:
+        return "csv", csv_tables.columns_of(raw, features, reads, RECORDS, written, posted.passes)
+    return tables_in.columns_of(raw, features, reads, RECORDS, texts, written)
 
 
 def _read_inputs(served: Served, posted: Posted) -> dict[str, NDArray[Any]]:
     """Return every feature of each record, also those that the graph passes over."""
     features = served.verified.ensemble.features
     if posted.model is None:
-        columns = columns_from_records(features, parse(posted.raw)["records"], RECORDS)
+        written = posted.written or served.verified.format
+        columns = columns_from_records(features, parse(posted.raw)["records"], RECORDS, NO_TEXTS, written)
     else:
         columns = _table_columns(served, posted, [feature.name for feature in features], NO_TEXTS)[1]
     check_answer(len(columns[features[0].name]), len(features))
@@ -241,11 +242,13 @@ def _ends(served: Served, columns: dict[str, NDArray[Any]], level: float, home: 
     return noise.interval(columns, level, check)
 
 
-def from_records(find: Find, raw: bytes) -> tuple[Served, dict[str, NDArray[Any]]]:
-    """Read a body of JSON; return the model it names, and its records as columns."""
+def from_records(find: Find, raw: bytes, written: TableFormat | None = None) -> tuple[Served, dict[str, NDArray[Any]]]:
+    """Read a body of JSON, its values written as they are `written`, or as the model's dataset is; return the model it
+    names, and its records as columns.
+    """
     body = parse(raw)
     served = find(body["model"])
-    return served, columns_of(served, body["records"])
+    return served, columns_of(served, body["records"], written)
 
 
 def parse(raw: bytes) -> dict[str, Any]:
@@ -253,13 +256,14 @@ def parse(raw: bytes) -> dict[str, Any]:
     return check_fields(quick_json(raw, RECORDS), PREDICT_FIELDS, {})
 
 
-def columns_of(served: Served, records: list[Any]) -> dict[str, NDArray[Any]]:
+def columns_of(served: Served, records: list[Any], written: TableFormat | None = None) -> dict[str, NDArray[Any]]:
     """Return the columns of records. RecordError names the first record and field that do not fit."""
     if len(records) > RECORDS:
         raise TooLarge(f"records: {len(records)}; at most {RECORDS} a request", limit=RECORDS)
     check_time()
     model = served.verified
-    return columns_from_records(model.ensemble.features, records, RECORDS, model.runtime.texts)
+    written = model.format if written is None else written
+    return columns_from_records(model.ensemble.features, records, RECORDS, model.runtime.texts, written)
 
 
 def answer_records(find: Find, body: dict[str, Any]) -> tuple[Served, dict[str, Any]]:
@@ -305,17 +309,20 @@ def _known_of(home: Home, served: Served) -> dict[str, Any]:
     """Return what this home knows of a model beside its files."""
     certificate = served.verified.certificate
     return {
-        "format": file_format(home, served),
+        "format": format_json(served),
         "worth": worths(home, certificate.issued),
         "since": list(growth_since(home.ledger, certificate)),
     }
 
 
-def file_format(home: Home, served: Served) -> dict[str, Any] | None:
-    """Return how files of the model's dataset are written; None: as files usually are, or this home does not know."""
-    dataset = served.verified.certificate.form.dataset
-    schema = written_as(home, dataset.name, dataset.schema_digest, None)
-    return format_to_json(schema, [feature.name for feature in served.verified.ensemble.features])
+def format_json(served: Served) -> dict[str, Any] | None:
+    """Return how tables of the model's dataset are written; None: as tables usually are, or its certificate does
+    not say it.
+    """
+    names = [feature.name for feature in served.verified.ensemble.features]
+    with suppress(InputError):
+        return served.verified.format.to_json(names)
+    return None
 
 
 async def show_certificate(request: Request) -> Response:
@@ -390,14 +397,14 @@ INTERVAL_QUERY = {
 FORMAT_QUERY = {
     "type": "string",
     "maxLength": 32_000,
-    "description": "how a CSV file that is sent whole is written, as `format` of GET /v1/models/{name} says it; other "
-    "columns than the model's are passed over",
+    "description": "how what is sent is written, where not as the model's dataset is, as `format` of GET "
+    "/v1/models/{name} says that; {}: as usual. Of CSV other columns than the model's are passed over",
 }
 FILE_QUERY = {
     "type": "string",
     "maxLength": 200,
-    "description": "the name of a workbook, or of a file of SPSS, Stata or SAS, which says how it is read; other "
-    "columns than the model's are passed over",
+    "description": "the name of a file that is sent whole, whose end says how it is read, as `dpserve predict` reads "
+    "it; other columns than the model's are passed over",
 }
 KEEP_QUERY = {
     "type": "string",

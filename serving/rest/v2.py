@@ -162,7 +162,7 @@ def answer(find: Find, sent: Sent) -> Response:
     verified = served.verified
     binary = raw[len(head) :]
     wanted = _requested_outputs(body, [output["name"] for output in _outputs(verified.ensemble.classes)])
-    columns = columns_of(body["inputs"], binary, verified.ensemble.features, RECORDS)
+    columns = columns_of(body["inputs"], binary, verified.ensemble.features, RECORDS, verified.format)
     label, probabilities = run_model(served, columns)
     values = dict(zip(LABEL if verified.ensemble.classes else NUMBER, (label, probabilities), strict=False))
     model_fields = {"model_name": served.name, "model_version": str(served.version)}

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,12 +19,13 @@ from accountant.errors import RecordError
 from dpserve_verify.errors import InputError
 from dpserve_verify.system.printable import uncomputed
 from models.features.column_law import read_column
-from models.features.csv_lines import CsvLines, OtherDelimiter, explain_quotes
+from models.features.csv_lines import CsvLines, OtherDelimiter, explain_quotes, name_columns
 from models.features.features import CategoricalFeature, Feature
-from models.features.written import PLAIN, USUAL, Form, Written
+from models.features.table_format import USUAL_FORMAT, TableFormat
+from models.features.written import Form
 from serving.wire.bounds import MAX_CELLS, Room, check_cells
 from serving.wire.errors import TooLarge
-from serving.wire.tables_in import Feed, check_names, columns_by_law, stand_in
+from serving.wire.tables_in import Feed, as_texts, check_names, columns_by_law, stand_in
 from serving.wire.work_time import check_time
 
 CSV = b"text/csv"
@@ -33,32 +33,25 @@ NOTES = "notes"  # the column that says what was clipped, unknown or missing
 ENDS = ("low", "high")  # columns of the part of an interval that noise makes
 
 
-@dataclass(frozen=True)
-class FileForm:
-    """How a file that is sent as it is is written: cut into cells, and each column that is not written as usual."""
-
-    form: Form = PLAIN
-    columns: Mapping[str, Written] = field(default_factory=dict)
-
-
 def columns_of(
-    raw: bytes, features: Sequence[Feature], reads: Container[str], limit: int, file: FileForm | None = None
+    raw: bytes,
+    features: Sequence[Feature],
+    reads: Container[str],
+    limit: int,
+    form: TableFormat = USUAL_FORMAT,
+    passes: bool = False,
 ) -> Feed:
-    """Read a body into columns (n,) for `OnnxModel.infer`: all are checked, those that the model `reads` are returned.
+    """Read a body, written as `form` says, into columns (n,) for `OnnxModel.infer`: all are checked, those that the
+    model `reads` are returned.
 
-    The header names exactly the features, in any order; of a `file`, which is read as it says, also others, which are
-    passed over. InputError where it is no CSV; RecordError: not the model's
+    The header names exactly the features, in any order, once each as `name_columns` names them; others where it
+    `passes` over them. InputError where it is no CSV; RecordError: not the model's
     columns, or a cell that does not fit, by record and field; TooLarge: more than `limit` records.
     """
-    form, written = (PLAIN, {}) if file is None else (file.form, file.columns)
-    if raw.count(form.mark.encode()) > MAX_CELLS:
+    if raw.count(form.form.mark.encode()) > MAX_CELLS:
         raise TooLarge(f"body: more than {MAX_CELLS} cells", limit=MAX_CELLS)
-    lines = _lines(raw, limit, form)
-    names: list[str] = next(lines, [])
-    if file is not None:
-        names = [name.strip() for name in names]
-    known = {feature.name for feature in features}
-    check_names(names if file is None else [name for name in names if name in known], features)
+    lines = _lines(raw, limit, form.form)
+    names = check_names([name.strip() for name in next(lines, [])], features, passes)
     records = []
     for index, cells in enumerate(lines):
         if len(cells) != len(names):
@@ -72,26 +65,23 @@ def columns_of(
         column = columns.get(feature.name, ())
         if not isinstance(feature, CategoricalFeature):
             with columns_by_law(feature):
-                law = written.get(feature.name, USUAL)
-                feed[feature.name] = read_column(feature, pa.array(column, pa.string()), law)
+                feed[feature.name] = read_column(feature, pa.array(column, pa.string()), form.written_as(feature.name))
         elif feature.name in reads:
-            law = written.get(feature.name, USUAL)
-            if law.missing or law.trim:
-                missing = law.missing_words
-                column = ["" if text.strip() in missing else text.strip() if law.trim else text for text in column]
             widest, stand_in_text = stand_in(feature)
             texts = [text if len(text.encode()) <= widest else stand_in_text for text in column]
             room.take(sum(map(len, texts)), feature.name)
-            feed[feature.name] = np.array(texts, object)
+            with columns_by_law(feature):
+                values = read_column(feature, pa.array(texts, pa.string()), form.written_as(feature.name))
+            feed[feature.name] = as_texts(values)
     return feed
 
 
-def texts_of(raw: bytes, name: str, limit: int, file: FileForm) -> list[str]:
+def texts_of(raw: bytes, name: str, limit: int, form: Form) -> list[str]:
     """Return the cells of one column as they stand, of a body that `columns_of` has read."""
-    lines = _lines(raw, limit, file.form)
-    names = [each.strip() for each in next(lines, [])]
-    if names.count(name) != 1:
-        raise InputError(f"keep {name[:80]!r}: the header has {names.count(name)} columns of that name")
+    lines = _lines(raw, limit, form)
+    names = name_columns([each.strip() for each in next(lines, [])])
+    if name not in names:
+        raise InputError(f"keep {name[:80]!r}: the header has no column of that name")
     place = names.index(name)
     return [cells[place] for cells in lines]
 

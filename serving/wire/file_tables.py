@@ -1,6 +1,5 @@
-"""Records as a file of a kind that only the reader of files knows: a workbook, or a file of SPSS, Stata or SAS. It is
-read by a program of its own (`training.datasets.one_file`), with a limit on its memory, whose answer is read as any
-Arrow body is.
+"""Records as a file that is sent whole. It is read by a program of its own (`training.datasets.one_file`), which reads
+as registration and `dpserve predict` do, with a limit on its memory, and whose answer is read as any Arrow body is.
 """
 
 from __future__ import annotations
@@ -16,34 +15,41 @@ from typing import Any
 
 from dpserve_verify.errors import InputError
 from models.features.features import Feature
+from models.features.table_format import TableFormat
 from serving.wire.bounds import TEXT_BYTES
 from serving.wire.errors import TakesTooLong, TooLarge
 from serving.wire.parquet_tables import REFUSED, VARIABLES
 from serving.wire.work_time import WORK_SECONDS, seconds_left
 
 FILE = b"application/octet-stream"
-ENDINGS = (".xlsx", ".xlsm", ".sav", ".zsav", ".por", ".dta", ".sas7bdat", ".xpt")
+# As `training.rows.sources.files` has them.
+ENDINGS = (
+    ".parquet", ".xlsx", ".xlsm", ".sav", ".zsav", ".por", ".dta", ".sas7bdat", ".xpt", ".csv", ".tsv", ".txt", ".data",
+    *(f"{text}{packed}" for text in (".csv", ".tsv", ".txt", ".data") for packed in (".gz", ".zst")), ".arrow",
+    ".feather", ".ipc",
+)  # fmt: skip
 # Never imported: it runs alone, and what it loads is heavy.
 PROGRAM = Path(__file__).parents[2] / "training" / "datasets" / "one_file.py"
 
 
 def ending_of(name: str) -> str:
     """Return what a file's name ends with, of ENDINGS. InputError where it is none of these."""
-    ending = Path(name).suffix.lower()
-    if ending not in ENDINGS:
-        raise InputError(f"query file={name[-40:]!r}: must end in {', '.join(ENDINGS)}; send others as what they are")
+    ending = next((ending for ending in sorted(ENDINGS, key=len, reverse=True) if name.lower().endswith(ending)), "")
+    if not ending:
+        raise InputError(f"query file={name[-40:]!r}: must end in {', '.join(ENDINGS)}")
     return ending
 
 
 def as_arrow(
-    raw: bytes, ending: str, features: Sequence[Feature], form: Any, limit: int, keep: str = ""
+    raw: bytes, ending: str, features: Sequence[Feature], form: TableFormat, limit: int, keep: str = ""
 ) -> list[bytes]:
     """Return an Arrow stream of the features' columns, and one of that which is to be kept, if any. Blocks, for a
-    second or two. `form`: how it is written, as GET /v1/models/{name} says it.
+    second or two. `form`: how it is written.
 
     Its bytes are only ever in memory. InputError: it cannot be read, or lacks a column; TooLarge; TakesTooLong.
     """
-    asked = {"features": [feature.to_json() for feature in features], "format": form, "keep": keep}
+    written = form.to_json([feature.name for feature in features])
+    asked: dict[str, Any] = {"features": [feature.to_json() for feature in features], "format": written, "keep": keep}
     asked |= {"rows": limit, "bytes": TEXT_BYTES}
     with tempfile.TemporaryDirectory() as folder, os.fdopen(os.memfd_create("records"), "w+b") as memory:
         memory.write(raw)

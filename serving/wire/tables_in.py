@@ -21,8 +21,11 @@ from accountant.errors import RecordError
 from accountant.system.numpy_files import literal
 from dpserve_verify.errors import InputError
 from models.features.column_law import Misfit, read_column, read_texts
+from models.features.csv_lines import name_columns
 from models.features.features import MISSING_TEXT, CalendarFeature, CategoricalFeature, Feature
+from models.features.table_format import USUAL_FORMAT, TableFormat
 from models.features.text_numbers import NO_TEXTS, Numbers
+from models.features.written import Written
 from serving.wire.arrow_messages import check_messages
 from serving.wire.bounds import Room, check_cells
 from serving.wire.errors import TooLarge
@@ -46,20 +49,25 @@ def columns_of(
     reads: Container[str],
     limit: int,
     texts: Mapping[str, Numbers] = NO_TEXTS,
+    form: TableFormat = USUAL_FORMAT,
 ) -> tuple[str, Feed]:
-    """Read a body; return "arrow" or "npy", and columns (n,) for `OnnxModel.infer`. All are checked, those that the
-    model `reads` are returned; of Arrow, those of its `texts` as the numbers that it makes of them.
+    """Read a body, written as `form` says; return "arrow" or "npy", and columns (n,) for `OnnxModel.infer`. All are
+    checked, those that the model `reads` are returned; of Arrow, those of its `texts` as the numbers that it makes of
+    them.
 
     The columns are exactly the features, in any order; a plain .npy has them in the model's order. Null, NaN and the
     empty text are missing. InputError: neither form, or spoilt; RecordError: not the model's columns, or a value that
     does not fit; TooLarge: more than `limit` records.
     """
     if raw.startswith(MAGIC):
-        return "npy", _from_array(_array(raw), features, limit)
+        return "npy", _from_array(_array(raw), features, limit, form)
     table, room = _table(raw, features, limit), Room()
     needed = [feature for feature in features if feature.name in reads or not isinstance(feature, CategoricalFeature)]
     return "arrow", {
-        feature.name: _arrow_column(feature, table[feature.name], room, texts.get(feature.name)) for feature in needed
+        feature.name: _arrow_column(
+            feature, table[feature.name], room, form.written_as(feature.name), texts.get(feature.name)
+        )
+        for feature in needed
     }
 
 
@@ -70,10 +78,10 @@ def _table(raw: bytes, features: Sequence[Feature], limit: int) -> pa.Table:
     """Read the whole table and validate it; its columns are checked before any batch is read."""
     try:
         with ipc.open_stream(check_messages(raw)) as reader:
-            check_names(reader.schema.names, features)
+            names = check_names(reader.schema.names, features)
             for feature in features:
                 with columns_by_law(feature):  # a type that no column may have is refused before any is read
-                    read_column(feature, pa.array([], reader.schema.field(feature.name).type))
+                    read_column(feature, pa.array([], reader.schema.field(names.index(feature.name)).type))
             batches, records = [], 0
             for batch in reader:
                 records += batch.num_rows
@@ -81,23 +89,27 @@ def _table(raw: bytes, features: Sequence[Feature], limit: int) -> pa.Table:
                     raise TooLarge(f"records: more than {limit}; at most that many a request", limit=limit)
                 batches.append(batch)
             check_cells(records, len(features))
-            table = pa.Table.from_batches(batches, reader.schema)
+            table = pa.Table.from_batches(batches, reader.schema).rename_columns(names)
         table.validate(full=True)
         return table
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"body: not Arrow IPC ({type(error).__name__})") from None
 
 
-def check_names(names: Sequence[str], features: Sequence[Feature]) -> None:
-    """Raise RecordError unless these are exactly the features, in any order."""
-    expected = {feature.name for feature in features}
+def check_names(given: Sequence[str], features: Sequence[Feature], passes: bool = False) -> list[str]:
+    """Return the names of a header, each once as `name_columns` names them. RecordError unless these are exactly the
+    features, in any order; others where it `passes` over them.
+    """
+    expected, names = {feature.name for feature in features}, name_columns(given)
     for name in sorted(expected - set(names)):
         raise RecordError(f"{name}: is missing; a column of nulls says that it is not known", field=name)
-    for name in names:
-        if name not in expected:
-            raise RecordError(f"{name[:80]!r}: is not a field of this model", field=name[:80])
-    if len(set(names)) != len(names):
-        raise RecordError("columns: a name stands there twice")
+    for name, stands in zip(names, given, strict=True):
+        if name in expected or passes:
+            continue
+        if name != stands and stands:
+            raise RecordError("columns: a name stands there twice")
+        raise RecordError(f"{stands[:80]!r}: is not a field of this model", field=stands[:80])
+    return names
 
 
 @contextmanager
@@ -113,16 +125,16 @@ def columns_by_law(feature: Feature) -> Iterator[None]:
 
 
 def _arrow_column(
-    feature: Feature, column: pa.ChunkedArray, room: Room, numbers: Numbers | None = None
+    feature: Feature, column: pa.ChunkedArray, room: Room, written: Written, numbers: Numbers | None = None
 ) -> NDArray[Any]:
     check_time()
     if not isinstance(feature, CategoricalFeature):
         with columns_by_law(feature):
-            return read_column(feature, column.combine_chunks())
+            return read_column(feature, column.combine_chunks(), written)
     parts: list[NDArray[Any]] = []
     for chunk in column.chunks:  # each may have its own dictionary
         with columns_by_law(feature):
-            texts = read_texts(feature.values, chunk)
+            texts = read_texts(feature.values, chunk, written)
         if numbers is not None:
             parts.append(_arrow_numbers(numbers, texts))
         elif pa.types.is_dictionary(texts.type):
@@ -226,12 +238,12 @@ def _header(raw: bytes) -> tuple[np.dtype[Any], bool, tuple[int, ...], int]:
         raise InputError("body: a .npy whose header cannot be read") from None
 
 
-def _from_array(array: NDArray[Any], features: Sequence[Feature], limit: int) -> Feed:
+def _from_array(array: NDArray[Any], features: Sequence[Feature], limit: int, form: TableFormat) -> Feed:
     """Return the columns of an array: fields by their names, or plain numbers (n, features) where no feature is a
     text.
     """
     if array.dtype.names is not None and array.ndim == 1:
-        check_names(array.dtype.names, features)
+        check_names(array.dtype.names, features)  # NumPy has each name once, and none that is empty
         cells: Mapping[str, NDArray[Any]] = {feature.name: array[feature.name] for feature in features}
     elif array.dtype.names is None and array.ndim == 2 and array.shape[1] == len(features):
         cells = {feature.name: array[:, index] for index, feature in enumerate(features)}
@@ -240,10 +252,12 @@ def _from_array(array: NDArray[Any], features: Sequence[Feature], limit: int) ->
     if len(array) > limit:
         raise TooLarge(f"records: {len(array)}; at most {limit} a request", limit=limit)
     check_cells(len(array), len(features))
-    return {feature.name: _array_column(feature, cells[feature.name]) for feature in features}
+    return {
+        feature.name: _array_column(feature, cells[feature.name], form.written_as(feature.name)) for feature in features
+    }
 
 
-def _array_column(feature: Feature, cells: NDArray[Any]) -> NDArray[Any]:
+def _array_column(feature: Feature, cells: NDArray[Any], written: Written) -> NDArray[Any]:
     check_time()
     if cells.ndim != 1:
         raise RecordError(f"{feature.name}: holds arrays; must be one value a record", field=feature.name)
@@ -255,7 +269,8 @@ def _array_column(feature: Feature, cells: NDArray[Any]) -> NDArray[Any]:
         wanted = "must be numbers, truth values, dates or texts (numpy's U)"
         raise RecordError(f"{feature.name}: holds {str(cells.dtype)[:60]}; {wanted}", field=feature.name)
     with columns_by_law(feature):
-        values = read_column(feature, pa.array(np.ascontiguousarray(cells, cells.dtype.newbyteorder("="))))
+        column = pa.array(np.ascontiguousarray(cells, cells.dtype.newbyteorder("=")))
+        values = read_column(feature, column, written)
     return as_texts(values) if isinstance(feature, CategoricalFeature) else values
 
 

@@ -29,6 +29,8 @@ from models.features.features import (
     Feature,
     encodable,
 )
+from models.features.table_format import USUAL_FORMAT, TableFormat
+from models.features.written import Written
 from serving.wire.bounds import check_cells
 from serving.wire.errors import TooLarge
 from serving.wire.request_bodies import check_fields, strict_json
@@ -54,10 +56,14 @@ def datatype_of(feature: Feature) -> str:
     return "BYTES" if isinstance(feature, CategoricalFeature | CalendarFeature) else "FP64"
 
 
-def columns_of(tensors: Sequence[Any], binary: bytes, features: Sequence[Feature], limit: int) -> Feed:
-    """Read the request's inputs into columns (n,) for `OnnxModel.infer`. InputError: not of the protocol's form;
-    RecordError: not the model's features, or a value that does not fit; TooLarge: more than `limit` records.
+def columns_of(
+    tensors: Sequence[Any], binary: bytes, features: Sequence[Feature], limit: int, form: TableFormat = USUAL_FORMAT
+) -> Feed:
+    """Read the request's inputs, written as `form` says, into columns (n,) for `OnnxModel.infer`. InputError: not of
+    the protocol's form; RecordError: not the model's features, or a value that does not fit; TooLarge: more than
+    `limit` records.
     """
+    form = form.of_json
     by_name = {feature.name: feature for feature in features}
     columns: Feed = {}
     count, start = None, 0
@@ -69,7 +75,7 @@ def columns_of(tensors: Sequence[Any], binary: bytes, features: Sequence[Feature
         check_time()
         if end > len(binary):
             raise InputError(f"{BINARY_SIZE}: more bytes than there are after the JSON")
-        columns[feature.name] = _column(feature, fields, binary[start:end], count)
+        columns[feature.name] = _column(feature, fields, binary[start:end], count, form.written_as(feature.name))
         start = end
     if start != len(binary):
         raise InputError(f"body: {len(binary) - start} bytes that belong to no input")
@@ -120,7 +126,7 @@ def _count(fields: Mapping[str, Any], before: int | None, limit: int) -> int:
     return int(shape[0])
 
 
-def _column(feature: Feature, fields: Mapping[str, Any], raw: bytes, count: int) -> NDArray[Any]:
+def _column(feature: Feature, fields: Mapping[str, Any], raw: bytes, count: int, written: Written) -> NDArray[Any]:
     kind, data = fields["datatype"], fields.get("data")
     if kind != "BYTES" and kind not in NUMBERS and kind != "BOOL":
         _misfit(feature, f"datatype {kind[:20]!r} is not known; {datatype_of(feature)} fits")
@@ -133,7 +139,7 @@ def _column(feature: Feature, fields: Mapping[str, Any], raw: bytes, count: int)
         if isinstance(feature, CalendarFeature) and kind != "BOOL":
             return _compared(feature, column)
     with columns_by_law(feature):
-        values = read_column(feature, column)
+        values = read_column(feature, column, written)
     return as_texts(values) if isinstance(feature, CategoricalFeature) else values
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from axe_playwright_python.base import AXE_SCRIPT
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Download, Page, expect, sync_playwright
 from small_home import Server
 
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
@@ -86,6 +87,27 @@ def as_new(page: Page, server: Server, scope: str | None = None, dark: bool = Fa
 
 def signed_in(browser: Browser, server: Server, scope: str = "admin", path: str = "/ui", **more: Any) -> Page:
     return sign_in(new_page(browser, server, **more), server, scope, path)
+
+
+def predict_file(page: Page, path: Path) -> tuple[str, str]:
+    """Predict a file on a model's page; return what is given back, "" where nothing is, and the words beside it. Asked
+    again where a busy server says so.
+    """
+    page.get_by_label("File of records").set_input_files(path)
+    button, given = page.get_by_role("button", name="Predict", exact=True), list[Download]()
+    page.once("download", lambda download: given.append(download))
+    for _ in range(20):
+        button.click()
+        expect(button).to_be_enabled()
+        told = page.locator("form.batch .told").inner_text()
+        if "once more" not in told and "ask again" not in told:
+            break
+    if not told.startswith("Predicted"):
+        return "", told
+    while not given:
+        page.wait_for_timeout(50)
+    assert given[0].suggested_filename == f"{path.name.split('.')[0]}.predicted.csv"
+    return given[0].path().read_text("utf-8"), told
 
 
 def no_serious_findings(page: Page) -> None:

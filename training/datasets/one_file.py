@@ -1,10 +1,10 @@
-"""A file of records of a kind that a server does not read itself (a workbook, a file of SPSS, Stata or SAS), by the
-reader that registration and `dpserve predict` use, as Arrow streams on standard output: a program of its own, run in
+"""A file of records that was sent to a server, by the reader that registration and `dpserve predict` use, as Arrow
+streams on standard output: a program of its own, run in
 isolation, for whoever sends a file decides what its bytes stand for.
 
-Arguments: the file, and as JSON the features, how it is written (`described.format_to_json`), a column that is to be
-kept, or "", and how many rows and bytes of Arrow there may be. A stream of the features and one of what is kept, each
-after its length; it ends with 0, or with REFUSED and {"large": ...} or {"bad": ...} as JSON on standard error.
+Arguments: the file, and as JSON the features, how it is written (`models.features.table_format`), a column that is to
+be kept, or "", and how many rows and bytes of Arrow there may be. A stream of the features and one of what is kept,
+each after its length; it ends with 0, or with REFUSED and {"large": ...} or {"bad": ...} as JSON on standard error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyarrow import ipc
 from accountant.system.confined import Bounds, confine
 from dpserve_verify.errors import DpserveError, TooMuch
 from models.features.features import feature_from_json
-from training.datasets.described import format_from_json
+from models.features.table_format import format_from_json
 from training.rows.sources.unpacked import REFUSED, ROOM, SECONDS, refuse
 from training.rows.tables.row_files import KeptColumns, as_arrow, read_columns
 

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from accountant.access import key_life
 from accountant.certificates import statement
-from accountant.errors import JobFailed, UnknownName
+from accountant.errors import JobFailed, RowsUnavailable, UnknownName
 from accountant.home import Home
 from accountant.ledger import model_names
+from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import Job, request_from_entry
 from dpserve_verify.certificates.bundle import Bundle
 from dpserve_verify.certificates.certificate import digest, verify
@@ -30,6 +31,7 @@ from models.onnx.export import metadata_of, to_onnx
 from models.store import placing
 from models.store.bundle import ModelStore
 from models.store.loading import card_of, domains, stated_range
+from training.rows.schema.schema import schema_of
 
 ENSEMBLE, ENVELOPE = "ensemble.json", "model.onnx.dsse.json"
 
@@ -104,7 +106,7 @@ def _envelope(home: Home, folder: Path, job: Job, ensemble: Ensemble, onnx: byte
             return envelope
         return sign(home, path, dsse.parse(envelope).payload)
     entry = home.ledger.reservation(job.seq).value
-    request = request_from_entry(entry)
+    request, dataset = request_from_entry(entry), home.ledger.dataset_of(job.seq)
     subject = statement.Subject(
         job.model,
         digest(onnx),
@@ -114,10 +116,11 @@ def _envelope(home: Home, folder: Path, job: Job, ensemble: Ensemble, onnx: byte
         ensemble.classes or None,  # none: a number
         domains(ensemble.features),
         stated_range(ensemble),
+        _format_of(home, dataset, ensemble),
     )
     payload = statement.statement(
         subject,
-        home.ledger.dataset_of(job.seq),
+        dataset,
         request,
         plan_from_json(entry["plan"]),
         home.ledger.log.origin,
@@ -125,6 +128,17 @@ def _envelope(home: Home, folder: Path, job: Job, ensemble: Ensemble, onnx: byte
         home.ledger.reservation_hash(job.seq),
     )
     return sign(home, path, payload)
+
+
+def _format_of(home: Home, dataset: Dataset, ensemble: Ensemble) -> str | None:
+    """Return how tables of the dataset are written, as a certificate carries it: "" as usual, None where it cannot be
+    said.
+    """
+    if dataset.registration.unit.remote:  # each owner's records are written as they are
+        return ""
+    with suppress(RowsUnavailable):
+        return schema_of(home, dataset).format.to_text([feature.name for feature in ensemble.features])
+    return None
 
 
 def sign(home: Home, path: Path, payload: bytes) -> bytes:

@@ -20,6 +20,7 @@ from serving.cli.complete import Model
 from serving.cli.terminal import Json, align_columns, show
 
 if TYPE_CHECKING:
+    from models.store.loading import VerifiedModel
     from training.rows.tables import row_files
 else:
     row_files = later("training.rows.tables.row_files")  # loads what reads rows
@@ -50,7 +51,7 @@ def explain(
         return _compare(name, compare, out, json)
     opened = backend().bundles.open(name)
     verified = opened.verified
-    record = None if data is None or row is None else _record(data, row, verified.ensemble)
+    record = None if data is None or row is None else _record(data, row, verified)
     if out is not None:
         picture(verified.ensemble, verified.certificate.line, out, record)
     body = {"model": opened.reference, "picture": str(out) if out else None}
@@ -58,10 +59,10 @@ def explain(
     show(json, {**body, **parts}, align_columns(rows))
 
 
-def _record(data: Path, row: int, ensemble: Ensemble) -> RawColumns:
-    """Read one row of a file as columns of length 1."""
+def _record(data: Path, row: int, verified: VerifiedModel) -> RawColumns:
+    """Read one row of a file, written as those of the model's dataset, as columns of length 1."""
     start = 0
-    for columns in row_files.read_columns(data, ensemble.features):
+    for columns in row_files.read_columns(data, verified.ensemble.features, verified.format):
         count = len(next(iter(columns.values())))  # type: ignore[arg-type]
         if row < start + count:
             return {name: values[row - start : row - start + 1] for name, values in columns.items()}  # type: ignore[index]

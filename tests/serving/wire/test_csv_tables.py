@@ -15,10 +15,10 @@ from accountant.errors import RecordError
 from dpserve_verify.errors import DpserveError, InputError
 from models.features.column_law import Misfit, read_numbers
 from models.features.features import BooleanFeature, CategoricalFeature, DateFeature, NumericFeature, TimeFeature
+from models.features.table_format import TableFormat, format_from_json
 from models.features.written import Form, Written
-from serving.wire.csv_tables import FileForm, columns_of, csv_of
+from serving.wire.csv_tables import columns_of, csv_of
 from serving.wire.errors import TooLarge
-from training.datasets.described import format_from_json
 from training.rows.tables.row_files import read_columns, write_predictions
 
 FEATURES = (
@@ -135,16 +135,16 @@ def test_a_file_that_is_sent_as_it_is_is_read_as_it_is_written():
         "employed": Written(true=("ja",), false=("nein",)),
     }
     text = "Größe; age;job;employed\n1;1.234,5;clerk;ja\n2;-9;keiner;nein\n3;?;cook, or so;\n4;12345;x;ja\n"
-    file = FileForm(Form(";", "cp1252"), written)
-    found = columns_of(text.encode("cp1252"), FEATURES, READS, 10, file)
+    file = TableFormat(Form(";", "cp1252"), written)
+    found = columns_of(text.encode("cp1252"), FEATURES, READS, 10, file, True)
     np.testing.assert_array_equal(found["age"], [1234.5, np.nan, np.nan, 12345])
     np.testing.assert_array_equal(found["employed"], [1, 0, np.nan, 1])
     assert found["job"].tolist() == ["clerk", "", "cook, or so", "x"]
     for wrong, said in (("1.23,5", "not a number"), ("1.2345", "not a number"), ("1,234.5", "not a number")):
         with pytest.raises(RecordError, match=said):
-            columns_of(f"age;job;employed\n{wrong};clerk;ja\n".encode("cp1252"), FEATURES, READS, 10, file)
+            columns_of(f"age;job;employed\n{wrong};clerk;ja\n".encode("cp1252"), FEATURES, READS, 10, file, True)
     with pytest.raises(RecordError, match=r"records\[0\]: has 4 cells"):
-        columns_of(b"age;job;employed\n1;2;3;4\n", FEATURES, READS, 10, file)
+        columns_of(b"age;job;employed\n1;2;3;4\n", FEATURES, READS, 10, file, True)
 
 
 @pytest.mark.parametrize(

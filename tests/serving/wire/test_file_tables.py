@@ -15,11 +15,13 @@ from workbooks import write_workbook
 from accountant.home import Home
 from dpserve_verify.errors import InputError
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.features.table_format import USUAL_FORMAT, TableFormat
+from models.features.written import Form
 from serving.rest import models
 from serving.wire import file_tables, parquet_tables, work_time
 from serving.wire.errors import TooLarge
 from serving.wire.file_tables import as_arrow, ending_of
-from training.rows.sources import cell_tables, unpacked
+from training.rows.sources import files, unpacked
 
 FEATURES = (NumericFeature("age", (30.0,)), CategoricalFeature("job", ("cook", "nurse")), BooleanFeature("own"))
 ROWS = [["id", "age", "job", "own", "day"], ["007", 20, "cook", True, date(2026, 1, 1)], ["p2", None, "", None, None]]
@@ -38,9 +40,10 @@ def book(tmp_path):
 
 def test_a_workbook_is_read_as_files_are_and_what_is_kept_comes_along(book):
     table, kept = (
-        ipc.open_stream(stream).read_all().to_pydict() for stream in as_arrow(book, ".xlsx", FEATURES, None, 9, "id")
+        ipc.open_stream(stream).read_all().to_pydict()
+        for stream in as_arrow(book, ".xlsx", FEATURES, USUAL_FORMAT, 9, "id")
     )
-    assert [str(value) for value in table["age"]] == ["20.0", "nan"]
+    assert table["age"] == [20, None]
     assert (table["job"], table["own"], kept) == (["cook", None], [True, None], {"id": ["007", "p2"]})
     assert list(table) == [feature.name for feature in FEATURES]  # other columns are passed over
 
@@ -56,16 +59,16 @@ def test_what_cannot_be_read_is_refused_in_words(book, tmp_path):
         (book, ".sav", FEATURES, "save it"),
     ):
         with pytest.raises(InputError, match=why):
-            as_arrow(raw, ending, features, None, 9)
-    assert as_arrow(two, ".xlsx", FEATURES, {"form": {"sheet": "B"}}, 9)
+            as_arrow(raw, ending, features, USUAL_FORMAT, 9)
+    assert as_arrow(two, ".xlsx", FEATURES, TableFormat(Form(sheet="B")), 9)
     with pytest.raises(TooLarge, match="more than 1 records"):
-        as_arrow(book, ".xlsx", FEATURES, None, 1)
-    with pytest.raises(InputError, match=r"must end in \.xlsx"):
+        as_arrow(book, ".xlsx", FEATURES, USUAL_FORMAT, 1)
+    with pytest.raises(InputError, match=r"must end in \.parquet, \.xlsx"):
         ending_of("people.exe")
 
 
 def test_the_endings_and_the_codes_are_those_of_the_programs():
-    assert set(file_tables.ENDINGS) == {*cell_tables.SHEETS, *cell_tables.STATISTICS}
+    assert set(file_tables.ENDINGS) == {*files.ENDINGS}
     assert parquet_tables.REFUSED == unpacked.REFUSED
     assert file_tables.PROGRAM.exists()
 

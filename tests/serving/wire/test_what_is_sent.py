@@ -10,11 +10,11 @@ import pytest
 from dpserve_verify.errors import InputError
 from models.features.date_patterns import MOST
 from models.features.features import CategoricalFeature
+from models.features.table_format import MOST_WAYS, TableFormat, format_from_json
 from models.features.written import MOST_WORDS, Written
 from serving.wire import bounds, csv_tables
 from serving.wire.errors import TooLarge
 from serving.wire.request_bodies import CONTROL_BYTES, strict_json
-from training.datasets.described import MOST_WAYS, format_from_json
 from training.requests import ChargeRequest, JobRequest, ProfileRequest
 from training.requests.fields import DELTA_PATTERN, EPSILON_PATTERN, MOST_ITEMS, MOST_PARAMETERS, matches
 from training.requests.registration import RegistrationRequest
@@ -133,7 +133,7 @@ def test_no_format_takes_long_to_read(column):
 
 def test_words_for_missing_values_take_no_longer_where_there_are_many():
     words = tuple(f"w{at}" for at in range(MOST_WORDS))
-    form = csv_tables.FileForm(columns={"c": Written(missing=words)})
+    form = TableFormat(columns={"c": Written(missing=words)})
     raw = b"c\n" + b"zz\n" * 10_000 + b"w7\n"
     feature = CategoricalFeature("c", ("x", "y"))
     feed = csv_tables.columns_of(raw, [feature], ["c"], 20_000, form)

@@ -27,6 +27,7 @@ from dpserve_verify.errors import InputError, ModelInvalid
 from models.features.date_patterns import has_short_year
 from models.features.features import CALENDAR, Feature
 from models.features.reading import LONGEST, READING, choose_features
+from models.features.table_format import TableFormat
 from models.features.written import PLAIN, USUAL, Decimal, Form, Thousands, Written
 from models.parts.answers import ClassLabel, check_head
 from training.rows.packed.names import schema_file
@@ -271,6 +272,11 @@ class Schema:
         """Return which of its own columns stand twice among a table's `names`."""
         own = {*(feature.name for feature in self.stored), *self.target_names}
         return sorted({plain for name in names if name not in own and (plain := called_again(name)) in own})
+
+    @property
+    def format(self) -> TableFormat:
+        """Return how tables are written, which is all that a model needs of it to be asked."""
+        return TableFormat(self.form, self.written)
 
     def written_as(self, name: str) -> Written:
         """Return how a column is written."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from accountant.errors import DataError
 from models.features.column_law import Misfit, is_text, read_column, read_texts, told_row
@@ -34,6 +35,13 @@ def read_as_written(feature: Feature, column: pa.Array, written: Written, start:
         numbers = read_column(feature, column, written)
     except Misfit as misfit:
         raise misfit_error(feature.name, misfit, start) from None
+    return typed_column(feature, numbers)
+
+
+def typed_column(feature: Feature, numbers: NDArray[np.float64]) -> pa.Array:
+    """Return what a feature that is no category reads (n,) as the days, times, truth values or numbers that it is of,
+    null where missing.
+    """
     missing = np.isnan(numbers)
     if isinstance(feature, CalendarFeature):
         micros = np.where(missing, 0, numbers if feature.kind == "date" else np.rint(numbers * 1_000_000))

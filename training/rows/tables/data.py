@@ -31,6 +31,7 @@ from models.features.column_law import (
     told_row,
 )
 from models.features.features import CalendarFeature, CategoricalFeature, Codes, Feature, NumericFeature, RawColumns
+from models.features.table_format import TableFormat
 from models.features.written import PLAIN, USUAL, Form, Written
 from training.rows import kernels
 from training.rows.packed.cells import Cells, Span, declared_ranges, grid_of
@@ -81,13 +82,13 @@ def read_batches(
 
 
 def written_batches(
-    table: Table, features: Sequence[Feature], schema: Schema | None, wanted: Sequence[str], kinds: Kinds
+    table: Table, features: Sequence[Feature], form: Schema | TableFormat | None, wanted: Sequence[str], kinds: Kinds
 ) -> Iterator[pa.RecordBatch]:
-    """Read batches of the `wanted` columns; the `features` among them as the schema says that they are written, or as
+    """Read batches of the `wanted` columns; the `features` among them as `form` says that they are written, or as
     usual where it is None. `kinds`: the types of the others, where the file has no types.
     """
     plain = {column.name: column for column in features}
-    forms = {name: schema.written_as(name) if schema else USUAL for name in plain}
+    forms = {name: form.written_as(name) if form else USUAL for name in plain}
     special = {
         name: column for name, column in plain.items() if forms[name] != USUAL or isinstance(column, CalendarFeature)
     }
@@ -353,7 +354,18 @@ def columns_of(schema: Schema, X: Any) -> RawColumns:
     absent = [feature.name for feature in schema.features if feature.name not in table.column_names]
     if absent:
         raise DataError(f"columns {absent}: in the schema but not in X")
-    return {feature.name: raw_values(feature, table[feature.name].combine_chunks()) for feature in schema.features}
+    columns = _columns_as_written(schema, schema.features, table)
+    return {feature.name: raw_values(feature, columns[feature.name].combine_chunks()) for feature in schema.features}
+
+
+def _columns_as_written(schema: Schema, features: Sequence[Feature], table: pa.Table) -> pa.Table:
+    """Return a table in memory with each column as what its cells say in the form that the schema declares."""
+    for feature in features:
+        if (written := schema.written_as(feature.name)) != USUAL:
+            place = table.schema.get_field_index(feature.name)
+            column = read_as_written(feature, table[feature.name].combine_chunks(), written)
+            table = table.set_column(place, feature.name, column)
+    return table
 
 
 def raw_values(feature: Feature, column: pa.Array, start: int = 0) -> NDArray[Any]:
@@ -373,7 +385,10 @@ def rows_of(schema: Schema, X: Any, y: Any, relation: Relation) -> Rows:
     answers = _label_column(y)
     if len(answers) != len(table) or not len(answers):
         raise DataError(f"y: {len(answers)} labels for {len(table)} rows; as many labels as rows, and at least one")
-    labels = encode_answers(schema, answers)
+    if schema.classes is None:
+        asked = NumericFeature(schema.only.name, ())
+        answers = read_as_written(asked, answers, schema.written_as(asked.name))
+    labels, table = encode_answers(schema, answers), _columns_as_written(schema, schema.features, table)
     check_left_out(schema, relation)
     if relation is Relation.REPLACE_ONE and len(labels) != schema.records:
         raise DataError(

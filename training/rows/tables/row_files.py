@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,53 +20,54 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import replacing
 from dpserve_verify.system.printable import uncomputed
 from models.features.column_law import is_text
-from models.features.features import BooleanFeature, CategoricalFeature, Feature, RawColumns
+from models.features.features import CategoricalFeature, Feature, RawColumns
+from models.features.table_format import USUAL_FORMAT, TableFormat
 from models.features.written import PLAIN, Form
 from models.parts.answers import ClassLabel
 from training.rows.schema.schema import Schema
+from training.rows.sources.cells import typed_column
 from training.rows.sources.files import Table
 from training.rows.sources.folders import open_table
 from training.rows.tables.data import raw_values, reading, written_batches
 from training.rows.tables.file_check import explaining
 
+Declared: TypeAlias = Schema | TableFormat | None  # what says how a file is written; None: as usual
 TOLD = ("value", "low", "high")  # of a figure
 
 
-def read_columns(path: Path, features: Sequence[Feature], schema: Schema | None = None) -> Iterator[RawColumns]:
+def read_columns(path: Path, features: Sequence[Feature], form: Declared = None) -> Iterator[RawColumns]:
     """Read batches of raw columns, one per feature, in the file's order. Columns that are no features are skipped.
-    `schema`: says how the file is written; None: as usual.
+    `form`: how the file is written; None: as usual.
     """
-    start, names = 0, {feature.name for feature in features}
-    form, written = (schema.form, schema.written) if schema else (PLAIN, {})
-    other_names = tuple(name for name in column_types(path, form) if name not in names)
-    with explaining(Schema((), 1, tuple(features), other_names, "", form=form, written=written), path):
-        for batch in file_batches(path, features, schema):
+    form = form or USUAL_FORMAT
+    start, written = 0, {feature.name: form.written_as(feature.name) for feature in features}
+    other_names = tuple(name for name in column_types(path, form.form) if name not in written)
+    with explaining(Schema((), 1, tuple(features), other_names, "", form=form.form, written=written), path):
+        for batch in file_batches(path, features, form):
             yield {feature.name: raw_values(feature, batch[feature.name], start) for feature in features}
             start += batch.num_rows
 
 
 def as_arrow(feature: Feature, column: Any) -> pa.Array:
-    """Return a column as the server takes it: texts, booleans or numbers; NaN and the empty text are missing."""
-    values = np.asarray(column)
+    """Return a column as the server takes it: texts, booleans, days and times, or numbers; NaN and the empty text are
+    missing.
+    """
     if isinstance(feature, CategoricalFeature):
-        return pa.array(values.tolist(), pa.string())
-    if isinstance(feature, BooleanFeature):
-        missing = np.isnan(values)
-        return pa.array(np.where(missing, 0, values).astype(bool), mask=missing)
-    return pa.array(values, pa.float64())
+        return pa.array(np.asarray(column).tolist(), pa.string())
+    return typed_column(feature, np.asarray(column))
 
 
-def file_batches(path: Path, features: Sequence[Feature], schema: Schema | None = None) -> Iterator[pa.RecordBatch]:
-    """Read batches of these columns, as `schema` says that they are written. DataError where the file lacks one, or
+def file_batches(path: Path, features: Sequence[Feature], form: Declared = None) -> Iterator[pa.RecordBatch]:
+    """Read batches of these columns, as `form` says that they are written. DataError where the file lacks one, or
     cannot be read.
     """
     names = [feature.name for feature in features]
     with reading(path):
-        table = open_table(path, schema.form if schema else PLAIN)
+        table = open_table(path, form.form if form else PLAIN)
         absent = sorted(set(names) - set(table.types()))
         if absent:
             raise DataError(f"columns {absent}: the model reads them, and {path.name} has them not")
-        yield from written_batches(table, features, schema, names, {})
+        yield from written_batches(table, features, form, names, {})
 
 
 def column_types(data: Path | Table, form: Form = PLAIN) -> dict[str, pa.DataType | None]:
@@ -83,14 +84,15 @@ ENDS = ["low", "high"]
 class KeptColumns:
     """Columns of a file that go with its predictions as they stand, each batch as many rows as are asked for."""
 
-    def __init__(self, path: Path, names: Sequence[str], schema: Schema | None = None) -> None:
-        """Open the file, written as `schema` says. DataError where it lacks a column, or one holds lists or bytes."""
-        types = column_types(path, schema.form if schema else PLAIN)
+    def __init__(self, path: Path, names: Sequence[str], form: Declared = None) -> None:
+        """Open the file, written as `form` says. DataError where it lacks a column, or one holds lists or bytes."""
+        cut = form.form if form else PLAIN
+        types = column_types(path, cut)
         if absent := sorted(set(names) - types.keys()):
             raise DataError(f"keep {absent}: {path.name} has no such column; it has {sorted(types)}")
         kinds = {name: _kept_type(name, types[name] or pa.string()) for name in dict.fromkeys(names)}
         self.schema = pa.schema(list(kinds.items()))
-        self._rows = self._batches(path, schema.form if schema else PLAIN)
+        self._rows = self._batches(path, cut)
         self._left = self.schema.empty_table()
 
     def take(self, count: int) -> list[pa.ChunkedArray]:

@@ -72,7 +72,7 @@ class HomeModels(Models):
         model = bundles.open_in(home, name)
         verified, dataset = model.verified, model.verified.certificate.form.dataset
         require_access(home, "predict", model=model.reference.partition("@")[0], dataset=dataset.name)
-        form = described.written_as(home, dataset.name, dataset.schema_digest, schema)
+        form = verified.format if schema is None else described.read_schema(schema).format
         batches = row_files.read_columns(data, verified.ensemble.features, form)
         ranges = described.ranges_of(home, dataset.name, dataset.schema_digest) if has_notes else None
         noise = None if level is None else other_noise.OtherNoise.of(home, verified.ensemble, verified.certificate)

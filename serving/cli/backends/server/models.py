@@ -11,13 +11,14 @@ from pyarrow import ipc
 
 from dpserve import Client
 from models.features.features import Feature, RawColumns, feature_from_json
+from models.features.table_format import format_from_json
 from models.store.bundle import check_numbered, check_reference
 from models.worth.statements import pick_judgement
 from serving.cli.backends.abstract import Body, Models, Progress
 from serving.cli.backends.server.connection import Connection, refuse_by
 from serving.cli.backends.server.jobs import champion_of
 from serving.wire.list_parts import Part
-from training.datasets.described import format_from_json, read_schema
+from training.datasets.described import read_schema
 from training.rows.tables.row_files import ENDS, Answer, KeptColumns, as_arrow, read_columns, write_predictions
 
 RECORDS = 10_000  # in a request; a server takes twice as many
@@ -64,7 +65,7 @@ class ServerModels(Models):
         with self.connection.asking() as service:
             model = service.model(name)
             features = [feature_from_json(body) for body in model["features"]]
-            form = format_from_json(model["format"]) if schema is None else read_schema(schema)
+            form = format_from_json(model["format"]) if schema is None else read_schema(schema).format
             batches = read_columns(data, features, form)
             answers = _answers(service, model["model"], features, batches, progress, has_notes, level)
             kept = KeptColumns(data, keep, form) if keep else None
@@ -106,7 +107,9 @@ def _answers(
             sink = pa.BufferOutputStream()
             with ipc.new_stream(sink, batch.schema) as writer:
                 writer.write_batch(batch.slice(start, most))
-            table = service.predict_table(model, sink.getvalue().to_pybytes(), STREAM, notes=has_notes, interval=level)
+            table = service.predict_table(
+                model, sink.getvalue().to_pybytes(), STREAM, notes=has_notes, interval=level, format={}
+            )
             answer = ipc.open_stream(table).read_all()
             notes = answer["notes"].to_pylist() if has_notes else None
             answer = answer.drop_columns(["notes"]) if has_notes else answer
