@@ -40,7 +40,8 @@ def audit_place(
     progress: Progress | None = None,
     champions: Champions = dict,
 ) -> Report:
-    """Audit as `audit_home` does, a home that may refuse to open: needs its trust file and no private key.
+    """Audit as `audit_home` does, a home that may refuse to open: needs its trust file and no private key. The ledger
+    is read as it stands now: `bundles` and `seen` are of before, or what is issued meanwhile counts as missing.
 
     `environment`: names home and database (`accountant.home.settings`). Raises KeyInvalid where the trust file is not
     to be had, LedgerUnavailable where the database cannot be read, InputError where another version made its tables.

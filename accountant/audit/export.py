@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from accountant.home import TRUST, Home
-from accountant.log.collect import newest
+from accountant.log.collect import standing
 from accountant.store.store import checkpoints, leaves
 from dpserve_verify.audit.audit import Filed, Leaf
 from dpserve_verify.audit.exports import CHECKPOINTS, ENTRIES
@@ -22,15 +22,14 @@ from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.log.entry import read_entry
 from dpserve_verify.log.notes import NOTE_LIMIT
 from dpserve_verify.log.tiles import CHECKPOINT
-from dpserve_verify.log.witnessed import WITNESSED, read_witnessed
+from dpserve_verify.log.witnessed import WITNESSED
 from dpserve_verify.system.files import PUBLIC, sync_directory, write_chunks, write_new
 
 
 def export(home: Home, directory: Path) -> int:
     """Write the ledger, as it stands at this moment, into a new `directory`; the number of entries."""
-    with home.ledger.log.database.reading() as connection:
-        heads = newest(home.path, connection), read_witnessed(home.path)
-        return write_export(directory, leaves(connection), checkpoints(connection), home.trust, *heads)
+    with standing(home.path, home.ledger.log.database) as (connection, note, cosigned):
+        return write_export(directory, leaves(connection), checkpoints(connection), home.trust, note, cosigned)
 
 
 def write_export(

@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import Connection, select
 
 from accountant.home import Home
-from accountant.log.collect import newest
+from accountant.log.collect import standing
 from accountant.store import store
 from accountant.store.tables import entry_table, node_table
 from dpserve_verify.errors import InputError, LedgerInvalid
@@ -18,7 +18,7 @@ from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.log.notes import parse_checkpoint, verify_checkpoint
 from dpserve_verify.log.seen_checkpoints import read_note, verify_head
 from dpserve_verify.log.tiles import CHECKPOINT, HEIGHT, WIDTH, pack, tile_path, tiles_of
-from dpserve_verify.log.witnessed import WITNESSED, read_witnessed
+from dpserve_verify.log.witnessed import WITNESSED
 from dpserve_verify.system.files import PUBLIC, holding, open_directory, replace_file, sync_directory
 
 
@@ -32,8 +32,8 @@ def export_tiles(home: Home, directory: Path) -> int:
     except OSError as error:
         raise InputError(f"out={directory}: must be a folder ({error.strerror})") from error
     # One export into a folder at a time: an older one must not put its checkpoint over a newer one.
-    with holding(open_directory(directory)), home.ledger.log.database.reading() as connection:
-        note, cosigned = newest(home.path, connection), read_witnessed(home.path)
+    database = home.ledger.log.database
+    with holding(open_directory(directory)), standing(home.path, database) as (connection, note, cosigned):
         head = verify_head(note, home.trust)
         before = _exported_size(directory, home.trust, head.size, store.node_reader(connection))
         _place_all(directory, _new_tiles(connection, before, head.size))

@@ -5,7 +5,9 @@ It is kept beside the ledger as `witnessed`, a C2SP note like any checkpoint, wi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -108,6 +110,16 @@ def keep(home: Path, note: str) -> None:
     before = read_witnessed(home)
     if before is None or notes.parse_checkpoint(before).size <= notes.parse_checkpoint(note).size:
         replace_file(home / WITNESSED, note.encode(), PUBLIC)
+
+
+@contextmanager
+def standing(home: Path, database: Store) -> Iterator[tuple[Connection, str, str | None]]:
+    """Open the ledger of a home as it stands at this moment: a snapshot, its newest checkpoint, and the newest that
+    witnesses cosigned. Files are read before it, so that none of them signs an entry that the snapshot lacks.
+    """
+    cosigned = read_witnessed(home)
+    with database.reading() as connection:
+        yield connection, newest(home, connection), cosigned
 
 
 def newest(home: Path, connection: Connection) -> str:

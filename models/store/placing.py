@@ -5,7 +5,7 @@ it happens. What a name answers with afterwards is said each time.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from accountant.errors import WrongState
@@ -124,7 +124,8 @@ def _version(home: Home, reference: str) -> tuple[str, int]:
 
 def _place(home: Home, kind: str, name: str, version: int, reason: str, by: str, worth: int | None = None) -> Placed:
     store = ModelStore(home.models)
-    issued = load_of_home(home, store.root / name / str(version), name).certificate.issued
+    trust = replace(home.trust, revoked=frozenset()) if kind == RETIRED else None  # what was revoked can be put away
+    issued = load_of_home(home, store.root / name / str(version), name, trust).certificate.issued
     before = store.champion(name) if kind == PROMOTED else None
     with deciding(home, name):
         entry = record(home.ledger, kind, name, version, issued, reason, by, before, worth)

@@ -205,8 +205,12 @@ class Registry:
             return served
 
     def _note_failure(self, key: Key, stamps: Stamps, error: VerificationError) -> None:
-        FAILURES.labels(error.code).inc()
-        LOG.error("model %s@%d is not served: %s", *key, error.message)
+        """Note why a version is not served. One that was revoked is as it was decided: a state, and no failure."""
+        if isinstance(error, CertificateRevoked):
+            LOG.info("model %s@%d is not served: %s", *key, error.message)
+        else:
+            FAILURES.labels(error.code).inc()
+            LOG.error("model %s@%d is not served: %s", *key, error.message)
         self._slots[key] = Slot(error=error, stamps=stamps)
 
     def _stamps(self, key: Key) -> Stamps:
@@ -345,8 +349,9 @@ class Registry:
 
     @property
     def refused(self) -> int:
-        """Count the versions that do not verify."""
-        return sum(slot.error is not None for slot in list(self._slots.values()))
+        """Count the versions that do not verify, without those that were revoked."""
+        errors = [slot.error for slot in list(self._slots.values())]
+        return sum(error is not None and not isinstance(error, CertificateRevoked) for error in errors)
 
     @property
     def datasets(self) -> frozenset[str]:

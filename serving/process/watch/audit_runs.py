@@ -76,18 +76,24 @@ def _report(path: Path, url: str) -> Report:
 
 
 def bundles_of(models: Path) -> Iterator[Bundle]:
-    """Yield every model of a home. A model whose files cannot be read has an envelope that does not verify."""
-    from dpserve_verify.certificates.bundle import read_bundle  # brings the store of models: as above
+    """List every model of a home now, with its proof, and read the rest when it is asked for. Whoever lists before a
+    snapshot of the ledger is opened meets no entry and no checkpoint that came after it. A model whose files cannot be
+    read has an envelope that does not verify.
+    """
+    from dpserve_verify.certificates.bundle import read_bundle, read_proof  # brings the store of models: as above
     from models.store.bundle import ModelStore
 
+    def read(name: str, folder: Path, proof: bytes) -> Bundle:
+        try:
+            bundle = read_bundle(folder)
+            return name, bundle.envelope, proof, bundle.onnx
+        except ModelInvalid:
+            return name, b"", b"", b""
+
     store = ModelStore(models)
-    for name in store.names():
-        for version in store.versions(name):
-            try:
-                bundle = read_bundle(store.root / name / str(version))
-                yield f"{name}@{version}", bundle.envelope, bundle.proof, bundle.onnx
-            except ModelInvalid:
-                yield f"{name}@{version}", b"", b"", b""
+    listed = [(f"{name}@{at}", store.root / name / str(at)) for name in store.names() for at in store.versions(name)]
+    with_proofs = [(name, folder, read_proof(folder)) for name, folder in listed]
+    return (read(*each) for each in with_proofs)
 
 
 def last_audit(home: Home) -> dict[str, Any] | None:

@@ -188,7 +188,11 @@ class ServingGauges(Collector):
             family.add_metric([state.value], self.standings.get(state.value, 0))
         yield family
         yield _gauge("dpserve_models_loaded", "Model versions verified and served.", self.served)
-        yield _gauge("dpserve_models_refused", "Model versions that do not verify, and are not served.", self.refused)
+        yield _gauge(
+            "dpserve_models_refused",
+            "Model versions that do not verify, and are not served; not those that were revoked.",
+            self.refused,
+        )
 
 
 class WorthGauges(Collector):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from accountant.home import Home
 from accountant.log import stored_proofs
 from accountant.log.collect import Witnessed, cosign, keep
 from accountant.log.witness import ANSWER_LIMIT
+from accountant.store.store import Store, size
 from dpserve_verify.audit.exports import audit_export, vouching
 from dpserve_verify.audit.tile_check import audit_tiles
 from dpserve_verify.errors import InputError, LedgerInvalid
@@ -172,6 +173,25 @@ def test_the_cosigned_checkpoint_shows_the_rewriting(home, start, tmp_path):
     ):
         assert not found.ok
         assert "another root" in found.problems[0]
+
+
+@pytest.mark.parametrize(("out", "judged"), [(export, audit_export), (export_tiles, audit_tiles)])
+def test_an_export_that_is_overtaken_holds_no_checkpoint_beyond_it(home, start, tmp_path, monkeypatch, out, judged):
+    """The ledger grows, and witnesses cosign it, as soon as its snapshot is opened."""
+    rule, reading = policy(home, [start(home)]), Store.reading
+
+    @contextmanager
+    def overtaken(database):
+        with reading(database) as connection:
+            size(connection)
+            monkeypatch.setattr(Store, "reading", reading)
+            keep(home.path, asked(grown(home, 20), rule).note)
+            yield connection
+
+    monkeypatch.setattr(Store, "reading", overtaken)
+    assert out(home, tmp_path / "out") == 12
+    assert notes.parse_checkpoint(read_witnessed(home.path)).size == 20
+    assert judged(tmp_path / "out", pinned(home)).problems == ()
 
 
 def test_a_fork_shown_to_two_auditors_is_signed_once(home, start, tmp_path):

@@ -11,16 +11,21 @@ from small_home import records, write_files
 
 from accountant.access.key_life import mark_compromised as compromise
 from accountant.access.key_life import revoke, rotate
+from accountant.audit.audit import audit_home, audit_place
 from accountant.errors import NothingServed, RecordError, UnknownName
 from accountant.home import Home
+from accountant.log import stored_proofs
+from accountant.log.entries import latest_checkpoint
 from dpserve_verify.certificates.bundle import FILES, read_bundle
-from dpserve_verify.errors import CertificateRevoked, ModelInvalid
+from dpserve_verify.errors import CertificateRevoked, InputError, ModelInvalid, VerificationError
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes
-from models.store import index
+from models.store import index, placing
 from models.store.bundle import ModelStore
+from models.store.standing import entry_of
 from serving.process import registry as registry_of_models
 from serving.process.registry import NotHeld, Registry
+from serving.process.watch.audit_runs import bundles_of
 from serving.process.watch.metrics import FAILURES, PREDICTIONS
 from serving.rest.models import answer_records
 from training.datasets.datasets import register
@@ -176,6 +181,58 @@ def test_certificate_of_another_model_is_refused(home, registry):
     with pytest.raises(ModelInvalid):
         registry.get("other@2")
     assert registry.get("other@1")
+
+
+def test_a_revocation_is_no_failure_and_hides_none(home, registry):
+    """It is a state, for as long as its files lie there; a model that somebody changes afterwards is counted."""
+    before = {reason: failures(reason) for reason in ("certificate_revoked", "certificate_invalid", "model_invalid")}
+    revoke(home, registry.get("adult@2").verified.certificate.issued, "test", "the rows were wrong")
+    registry.refresh(home)
+    assert (registry.loaded, registry.refused) == (2, 0)
+    assert failures("certificate_revoked") == before["certificate_revoked"]
+    (home.models / "other" / "1" / "model.onnx").write_bytes(b"changed")
+    registry.refresh(home)
+    assert (registry.loaded, registry.refused) == (1, 1)
+    assert sum(map(failures, before)) == sum(before.values()) + 1
+
+
+def test_what_was_revoked_can_be_retired_and_nothing_else(home, registry):
+    revoke(home, registry.get("adult@2").verified.certificate.issued, "test", "the rows were wrong")
+    placed = placing.retire(home, "adult@2", "it was revoked", "test")
+    assert (placed.retired, placed.serves, placed.offer) == ([2], None, "adult@1")
+    for again in (placing.restore, placing.promote):
+        with pytest.raises((CertificateRevoked, InputError)):
+            again(home, "adult@2", "why not", "test")
+    registry.refresh(home)
+    assert seen(registry) == [("candidate", True), ("revoked", None), ("champion", True)]
+    assert audit_home(home, bundles_of(home.models)).ok
+    (home.models / "other" / "1" / "model.onnx").write_bytes(b"changed")
+    with pytest.raises(VerificationError):
+        placing.retire(home, "other@1", "a test", "test")
+
+
+def test_an_audit_of_a_busy_home_is_of_one_moment(home):
+    """A version that is issued, and a proof that is made anew, while the bundles are read."""
+
+    def busy():
+        for bundle in bundles_of(home.models):
+            yield bundle
+            asked = JobRequest("adult", "lazybb", "0.1", parameters={"rounds": 5}, model="zebra")
+            job.train(home, asked, by="test")
+            (folder,) = home.models.glob("other/1")
+            (folder / "model.onnx.tlog-proof").write_text(inclusion_of(home, folder))
+
+    before = home.ledger.log.size()
+    report = audit_place({"DPSERVE_HOME": str(home.path)}, busy())
+    assert (report.problems, report.entries) == ((), before)
+    assert len(list(bundles_of(home.models))) == 6
+    assert audit_home(home, bundles_of(home.models)).ok
+
+
+def inclusion_of(home, folder):
+    """A proof of the same entry, to the newest checkpoint."""
+    with home.ledger.log.database.reading() as connection:
+        return stored_proofs.inclusion(connection, entry_of(folder), latest_checkpoint(connection))
 
 
 def test_revoked_certificate_is_served_no_more(home, registry):
