@@ -23,7 +23,8 @@ from accountant.home import Home
 from accountant.log import stored_proofs
 from accountant.log.collect import Witnessed, cosign, keep
 from accountant.log.witness import ANSWER_LIMIT
-from accountant.store.store import Store, size
+from accountant.store import store
+from accountant.store.store import Store
 from dpserve_verify.audit.exports import audit_export, vouching
 from dpserve_verify.audit.tile_check import audit_tiles
 from dpserve_verify.errors import InputError, LedgerInvalid
@@ -183,7 +184,7 @@ def test_an_export_that_is_overtaken_holds_no_checkpoint_beyond_it(home, start, 
     @contextmanager
     def overtaken(database):
         with reading(database) as connection:
-            size(connection)
+            store.size(connection)
             monkeypatch.setattr(Store, "reading", reading)
             keep(home.path, asked(grown(home, 20), rule).note)
             yield connection
