@@ -174,12 +174,18 @@ FAMILIES = record(
 )  # fmt: skip
 _ARCHIVED = {**TRUTH, "description": "retired: takes no further job, schedule or block"}
 _CURVE = record({}, {**BUDGET["properties"], "rho": DECIMAL, "mu": DECIMAL, "renyi": table(DECIMAL)})
+RELEASES = array(
+    record(
+        {"ledger": TEXT, "reservation": COUNT},
+        says="of a signed statement: its release, then those that it was made from and that were not charged before",
+    )
+)
 _CHARGE = record(
     {
         "entry": COUNT, "time": TEXT, "by": TEXT, "mechanism": TEXT, "curve": _CURVE, "words": TEXT, "unit": TEXT,
         "price": PRICE,
     },
-    {"contributions": COUNT, "blocks": TEXT, "document": SHA256, "delta": DECIMAL},
+    {"contributions": COUNT, "blocks": TEXT, "document": SHA256, "delta": DECIMAL, "releases": RELEASES},
 )  # fmt: skip
 CHARGES = record(
     {"count": COUNT, "share": SHARE, "words": TEXT, "listed": array(_CHARGE)},
@@ -258,7 +264,13 @@ CERTIFICATE = record(
         "entry": COUNT, "statement": SHA256, "model": SHA256, "epsilon": DECIMAL, "delta": DECIMAL,
         "relation": RELATION,
     },
-    {"vouched": {**TEXT, "description": "by whose word the price is, where a program that read rows made the model"}},
+    {
+        "vouched": {**TEXT, "description": "by whose word the price is, where a program that read rows made the model"},
+        "alone": record(
+            {"epsilon": DECIMAL, "delta": DECIMAL},
+            says="only of a model that was made from other releases: what it adds; above it is the sum with them",
+        ),
+    },
 )  # fmt: skip
 FEATURE = record(
     {"name": TEXT, "type": {"enum": ["numeric", "categorical", "boolean", "date", "datetime", "time"]}},

@@ -89,6 +89,7 @@ def _takes(**texts: str) -> dict[str, Any]:
 STEWARD = ("steward",)
 DATASET = "/v1/datasets/{name}"
 DECIDED = {"dataset": json_schemas.TEXT, "entry": {"type": "integer", "description": "of the ledger, which says so"}}
+RELEASES = {"releases": json_schemas.RELEASES}
 ACTS = {
     decisions.WITHDRAW: ("Withdraw a registration that nothing was spent on", "withdrawn"),
     decisions.RETIRE: ("Let a dataset take no further job, schedule or block", "archived"),
@@ -108,12 +109,12 @@ DOORS = (
     Door(
         "POST", f"{DATASET}/charges", STEWARD, charge, "Charge a release that was made elsewhere",
         takes=json_schema(ChargeRequest),
-        gives=json_schemas.record({**DECIDED, "budget": json_schemas.FAMILY_BUDGET}),
+        gives=json_schemas.record({**DECIDED, "budget": json_schemas.FAMILY_BUDGET}, RELEASES),
     ),
     Door(
         "POST", f"{DATASET}/charges/plan", STEWARD, plan_charge, "Show what a charge would leave; spends nothing",
         takes=json_schema(ChargeRequest),
-        gives=json_schemas.record({"dataset": json_schemas.TEXT, "budget": json_schemas.FAMILY_BUDGET}),
+        gives=json_schemas.record({"dataset": json_schemas.TEXT, "budget": json_schemas.FAMILY_BUDGET}, RELEASES),
     ),
     *(
         Door(

@@ -53,14 +53,21 @@ def charge(home: Home, name: str, request: ChargeRequest, by: str) -> dict[str, 
     """Charge a release that was made elsewhere, and return the dataset, the entry that says so, and its budget then.
     Raises as `accountant.ledger.outside.charge`.
     """
-    entry = outside.charge(home.ledger, name, _release(home, name, request, by))
-    return {"dataset": name, "entry": entry, "budget": describe_budget(home.ledger.dataset(name))}
+    release = _release(home, name, request, by)
+    entry = outside.charge(home.ledger, name, release)
+    return {"dataset": name, "entry": entry, "budget": describe_budget(home.ledger.dataset(name)), **_named(release)}
 
 
 def plan_charge(home: Home, name: str, request: ChargeRequest, by: str) -> dict[str, Any]:
     """Return the dataset, and its budget as that charge would leave it; writes nothing. Raises as `charge`."""
-    left = outside.rehearse(home.ledger, name, _release(home, name, request, by))
-    return {"dataset": name, "budget": describe_budget(left)}
+    release = _release(home, name, request, by)
+    left = outside.rehearse(home.ledger, name, release)
+    return {"dataset": name, "budget": describe_budget(left), **_named(release)}
+
+
+def _named(release: Outside) -> dict[str, Any]:
+    """Return the releases that a charge is for, where a signed statement names them."""
+    return {name: said for name, said in release.fields().items() if name == "releases"}
 
 
 def _release(home: Home, name: str, request: ChargeRequest, by: str) -> Outside:

@@ -68,6 +68,9 @@ def charge(
         if plan
         else f"dataset {name} is charged; entry {body['entry']} of the ledger says so"
     )
+    if len(body.get("releases", ())) > 1:
+        jobs = ", ".join(str(each["reservation"]) for each in body["releases"][1:])
+        words += f"; with what it was made from, of the same people: job {jobs} of that ledger"
     show(json, body, f"{words}\n{left_words(body['budget']['left'])}")
 
 

@@ -134,6 +134,7 @@ def _describe_charged(value: Value) -> str:
     blocks = f", blocks {value['blocks']}" if "blocks" in value else ""
     again = " The same was charged before, and is said to be another release." if "another" in value else ""
     document = f" What says so has the digest {value['document']}." if "document" in value else ""
+    document += " What it was made from is charged with it." if len(value.get("releases", ())) > 1 else ""
     return (
         f"{value['by']} charged to dataset {value['dataset']}{blocks} what was released elsewhere, by "
         f"{value['mechanism']}: {cost} for one {of}. It stays spent.{document}{again}{_why(value)}"
@@ -191,6 +192,8 @@ def _describe_reserved(value: Value) -> str:
             about += ", which shall be champion at once" if "promote" in value else ""
             model = f"a model named {value['model']}{about}"
             request = f"for the learner {value['learner']} on {rows}, for {model}: {claim} for {answers}."
+    if "made_from" in value:
+        request += f" Behind it are the releases of entries {', '.join(map(str, value['made_from']))}."
     if "schedule" in value:
         request += f" It is of the schedule of entry {value['schedule']['entry']}."
     request += " The price was set aside."

@@ -11,7 +11,7 @@ import {
   Refused, encode, hex, holdsAt, leafHash, need, noteKeyId, pae, PAYLOAD_TYPE, readEntry, readEnvelope, readProof,
   readStatement, readTrust, rootFrom, same, sha256, signedBy,
 } from "./verify_formats.js";
-import { checkClaim, WORDS } from "./verify_claim.js";
+import { checkClaim, headline, WORDS } from "./verify_claim.js";
 
 const STATEMENT = "https://in-toto.io/Statement/v1";
 const PREDICATE = "https://dpserve/privacy-certificate/v1";
@@ -148,7 +148,9 @@ const CHECKS = {
     const result = checkClaim(statement.predicate);
     if (result.open) return { open: `Not recomputed here: ${result.open}. dpserve verify does it.` };
     const answers = count(mechanisms.reduce((sum, run) => sum + run.count, 0), "noisy answer");
-    return `${answers} give epsilon ${claim.epsilon} at delta ${claim.delta}, by ${WORDS[result.bound]}.`;
+    const given = `${answers} give epsilon ${claim.epsilon} at delta ${claim.delta}, by ${WORDS[result.bound]}.`;
+    const whole = headline(statement.predicate);
+    return whole === claim ? given : `${given} With what it was made from: epsilon ${whole.epsilon} at delta ${whole.delta}.`;
   },
 
   async checkpoint(_, found) {

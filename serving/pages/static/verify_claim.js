@@ -19,6 +19,13 @@ export function nano(text) {
   return BigInt(whole) * NANO + BigInt(part.slice(0, 9).padEnd(9, "0"));
 }
 
+// A plain decimal, whole: in units of 1e-40.
+const exact = (text) => {
+  nano(text);
+  const [whole, part = ""] = text.split(".");
+  return BigInt(whole + part.padEnd(40, "0"));
+};
+
 // ---- what one release costs: its one number, its pure price where it has one, its Renyi curve
 
 const BOUNDED_RANGE = {
@@ -210,10 +217,29 @@ export const WORDS = {
 
 const pureSum = (runs) => runs.reduce((sum, run) => sum + BigInt(run.count) * nano(pureOf(run)), 0n);
 
+// What one who has the release has of one unit: its claim, and those of what it was made from and is of the same people,
+// each release once; of rows kept aside and the others the larger sum. Throws where `together` says something else.
+export function headline(predicate) {
+  const { claim } = predicate;
+  const rows = predicate.dataset ?? predicate.rows ?? {};
+  const sources = [...new Map((rows.madeFrom ?? []).map((each) => [`${each.reservation} ${each.ledger}`, each])).values()];
+  const same = sources.filter((each) => each.samePeople);
+  need(Boolean(same.length) === Boolean(rows.together), "together: must stand where it was made from releases of the same people");
+  if (!same.length) return claim;
+  const claims = [{ ...claim, part: rows.part ?? "training" }, ...same];
+  for (const figure of ["epsilon", "delta"]) {
+    const sums = [true, false].map((aside) => claims.reduce((sum, each) => sum + ((each.part === "holdout") === aside ? exact(each[figure]) : 0n), 0n));
+    const larger = sums[0] > sums[1] ? sums[0] : sums[1];
+    need(exact(rows.together[figure]) === larger, `together: its ${figure} is not the sum of the claim and of what it was made from`);
+  }
+  return rows.together;
+}
+
 // Throws where epsilon does not follow. {epsilon, bound}, or {open: why} where a browser does not recompute it.
 export function checkClaim(predicate) {
   const { claim, mechanisms } = predicate;
   need(Array.isArray(mechanisms) && mechanisms.length > 0, "claim: no answers are listed");
+  headline(predicate);
   if (mechanisms.some((run) => run.event.type === "repeat-and-select")) return { open: "it paid for a private choice among runs" };
   mechanisms.forEach(checkRun);
   const [epsilon, delta] = [Number(claim.epsilon), Number(claim.delta)];

@@ -1,6 +1,7 @@
 // The panel that verifies a model: gathers four files, from this server or from a disk, and shows each step as it is done.
 
 import { STATEMENT_STEPS, STEPS, unable, verifyModel, verifyStatement } from "./verify.js";
+import { headline } from "./verify_claim.js";
 
 const FILES = { model: "model.onnx", certificate: "model.onnx.dsse.json", proof: "model.onnx.tlog-proof" };
 const WORDS = { good: "passed", bad: "failed", open: "not checked here", waiting: "waiting" };
@@ -74,12 +75,22 @@ function conclude(kind, title, ...paragraphs) {
   verdict.replaceChildren(element("div", { class: `notice ${kind}` }, element("h3", {}, title), ...words));
 }
 
+// The sum first, where it was made from other releases, and what it is a sum of.
+function promised(predicate) {
+  const { claim } = predicate;
+  const sources = (predicate.dataset ?? predicate.rows).madeFrom ?? [];
+  const whole = headline(predicate);
+  const parts = sources.map((each) => `the ${each.kind} of entry ${each.entry} of ${each.dataset}${each.samePeople ? "" : ", other people"}: ${each.epsilon}`);
+  const behind = sources.length ? ` (by itself ${claim.epsilon}; made from ${parts.join("; ")})` : "";
+  return `epsilon ${whole.epsilon}, delta ${whole.delta}${behind}`;
+}
+
 // Read from what was signed, not from this page.
 function summary({ predicate, subject }) {
   const { claim, dataset } = predicate;
   const facts = {
     Model: subject[0].name,
-    Promise: `epsilon ${claim.epsilon}, delta ${claim.delta}, for one ${claim.unit.name}, neighbours by ${claim.relation}`,
+    Promise: `${promised(predicate)}, for one ${claim.unit.name}, neighbours by ${claim.relation}`,
     "Learnt from": `${dataset.name}, by ${predicate.public.learner}`,
   };
   return element("dl", { class: "facts" }, ...Object.entries(facts).flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
@@ -93,7 +104,7 @@ function figures({ predicate, subject }) {
   const facts = {
     [metrics ? "Model" : "Schema"]: subject[0].name,
     "Measured on": `${rows.part} rows of ${rows.dataset}${rows.seen ? ", from which the model learnt" : ""}`,
-    Spent: `epsilon ${claim.epsilon}, delta ${claim.delta}, for one ${claim.unit.name}`,
+    Spent: `${promised(predicate)}, for one ${claim.unit.name}`,
     ...(metrics ? { Verdict: `${better ? "shown" : "not shown"} to be better than ${predicate.against?.name ?? "a constant answer"}` } : {}),
   };
   const head = element("dl", { class: "facts" }, ...Object.entries(facts).flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));

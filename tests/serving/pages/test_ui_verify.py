@@ -5,6 +5,7 @@ part is refused at its step, in the same cases in which our own verifier refuses
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from expected_verdicts import EXPECTED, concerning
 from expected_verdicts import FOLDER as VECTORS
 from ledgers import hexes, plan
-from offices import ORIGIN, Filed, Office, office, public_of
+from offices import ORIGIN, Filed, Office, dataset, office, public_of
 from securesystemslib.signer import CryptoSigner, SSlibKey
 from stated import stated
 
@@ -32,6 +34,7 @@ from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse
 from dpserve_verify.keys.trust import IssuerKey, LogKey, PublicKeys, fingerprint, public_pem
 from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
+from dpserve_verify.privacy.made_from import Source
 from dpserve_verify.privacy.selection import Poisson
 
 pytestmark = [pytest.mark.slow, pytest.mark.system("node")]
@@ -424,3 +427,43 @@ def test_claims_of_the_vectors():
     for name, said in found.items():
         wanted = "open" if EXPECTED[name].get("needs") else EXPECTED[name]["verdict"]
         assert said["verdict"] == wanted, (name, said)
+
+
+def test_the_sum_with_what_a_release_was_made_from_is_added_up_again(tmp_path):
+    """The browser adds up what the one function does, parts kept aside apart, and refuses another sum or none."""
+
+    def source(job: int, epsilon: str, part: str, same: bool = True) -> Source:
+        spent = ((PureDp(Decimal(epsilon)), 1),)
+        claim = Decimal(epsilon), Decimal("0.00000000001")
+        named = "profile", "schema", "d", ("f",)
+        return Source("dpserve/x", job, job + 1, "a" * 64, *named, part, *claim, spent, same)
+
+    sources = source(3, "0.5", "training"), source(3, "0.5", "training"), source(5, "0.125", "holdout")
+    plan = Plan.of(
+        [Release("select a 1-rule by weighted agreement", "exponential", "range", 1, PureDp(Decimal("0.1")))]
+    )
+    about = replace(dataset(), made_from=(*sources[1:], source(9, "4", "all", False)))
+    sound = json.loads(Office().statement(b"a model", plan, about, "0"))
+    assert sound["predicate"]["dataset"]["together"]["epsilon"] == "0.6"
+    cases: dict[str, dict[str, Any]] = {"sound": sound}
+    for name, (key, lie) in {
+        "less": ("together", {"epsilon": "0.5", "delta": "0.00000000001", "sum": ""}),
+        "no delta": ("together", {"epsilon": "0.6", "delta": "0", "sum": ""}),
+        "none": ("together", None), "left out": ("madeFrom", None),
+        "twice": ("madeFrom", [each.to_json() for each in sources]),
+    }.items():  # fmt: skip
+        cases[name] = copy.deepcopy(sound)
+        cases[name]["predicate"]["dataset"].pop(key)
+        if lie is not None:
+            cases[name]["predicate"]["dataset"][key] = lie
+    for name, statement in cases.items():
+        (tmp_path / name).write_text(json.dumps(statement))
+    driver = str(ROOT / "tests" / "node" / "claims_driver.mjs")
+    files = [str(tmp_path / name) for name in cases]
+    done = subprocess.run(["node", driver, str(STATIC / "verify_claim.js"), *files], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = dict(zip(cases, (json.loads(line) for line in done.stdout.splitlines()), strict=True))
+    assert found["sound"]["verdict"] == found["twice"]["verdict"] == "sound", found  # a release is counted once
+    for name in cases.keys() - {"sound", "twice"}:
+        assert found[name]["verdict"] == "forged", name
+        assert found[name]["why"].startswith("together:"), found[name]
