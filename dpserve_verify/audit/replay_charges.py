@@ -62,7 +62,7 @@ class Charges:
         books.judge_after(value, [account for part in parts for account in part.families], None, window)
         known_by = value["document"] if "document" in value else (mechanism, str(value["curve"]))
         keys = {(dataset.seq, known_by), *((dataset.seq, *release) for release in _releases(value, ledger))}
-        came_before = not keys.isdisjoint(self.known)
+        came_before = any(key in self.known for key in keys)
         before = "charged before" if came_before else "not charged before"
         require(value.get("another", False) is came_before, f"another: the same was {before}")
         self.known |= keys

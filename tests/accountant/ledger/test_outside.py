@@ -14,7 +14,7 @@ from crash_driver import die_at
 from ledgers import TOTAL, changed, hexes, place, registration, request, reserve
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, NameTaken, UnknownName, WrongState
+from accountant.errors import BudgetRefused, EntryRefused, NameTaken, UnknownName, WrongState
 from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
@@ -284,13 +284,14 @@ def test_the_auditor_finds_half_a_price(begun, stated, halved):
         replay.read(leaves[-1].seq, changed(leaves[-1].body, price=low))
 
 
-def test_an_overspent_charge_is_found(begun, monkeypatch):
+def test_an_overspent_charge_is_not_written(begun, monkeypatch):
     from accountant.ledger.families.families import Dataset
 
     home = begun(registration())
     monkeypatch.setattr(Dataset, "refusing", lambda *_: None)
-    charge(home.ledger, "adult", outside({"epsilon": "50"}))
-    assert any("is exceeded" in line for line in problems(home))
+    with pytest.raises(EntryRefused, match="is exceeded"):
+        charge(home.ledger, "adult", outside({"epsilon": "50"}))
+    assert not problems(home)
 
 
 APART = Budget.of("3", "0.000001", "0.0000001")
