@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -79,12 +80,12 @@ def edit_all(model: Curves, edits: Sequence[Any], note: EditNote) -> Curves:
     return model
 
 
-def edit_text(ensemble: str, edits: Sequence[Any], note: EditNote) -> tuple[str, list[dict[str, str]], Changes]:
+def edit_text(ensemble: str, edits: str, note: EditNote) -> tuple[str, list[dict[str, str]], Changes]:
     """Edit the model of an ensemble.json; return that of the edited one, its new edits, and every bin that adds
-    something else.
+    something else. `edits`: a list in JSON.
     """
     before = to_curves(ensemble_from_bytes(ensemble.encode()))
-    after = edit_all(before, edits, note)
+    after = edit_all(before, json.loads(edits), note)
     made = [edit.to_json() for edit in after.edits[len(before.edits) :]]
     return ensemble_bytes(after).decode(), made, list(changes(before, after))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+import json
 from typing import Any
 
 from starlette.requests import Request
@@ -107,22 +107,13 @@ def apply_edits(serving: ServingState, rights: Access, reference: str, fields: d
         require_edit(serving.home.ledger, rights, served.name, dataset, promote)
     note = EditNote(rights.principal, fields.get("reason", "a dry run"))
     ensemble = base.bundle.ensemble.decode()
-    after, made, changed = run_for_request(edit_text, ensemble, _numbers(fields["edits"]), note)
+    after, made, changed = run_for_request(edit_text, ensemble, json.dumps(fields["edits"], default=float), note)
     body: dict[str, Any] = {"base": served.reference, "model": None, "champion": promote and not dry}
     body |= {"edits": made, "changed": changed, "epsilon_spent": "0"}
     if not dry:
         place = derive(serving.home, base, to_curves(ensemble_from_bytes(after.encode())), promote)
         body["model"] = f"{place.parent.name}@{place.name}"
     return body
-
-
-def _numbers(value: Any) -> Any:
-    """Turn decimals into the floats that a file of edits holds."""
-    if isinstance(value, dict):
-        return {key: _numbers(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_numbers(item) for item in value]
-    return float(value) if isinstance(value, Decimal) else value
 
 
 EDITS = {
