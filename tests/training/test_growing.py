@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +15,10 @@ import pytest
 from ledgers import bundles, place
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, DataError, NameTaken
+from accountant.errors import BudgetRefused, DataError, NameTaken, WrongState
 from accountant.home import Home
 from accountant.ledger import block_appending, comparisons
+from accountant.ledger.archive import archive
 from accountant.ledger.families.families import Started
 from accountant.ledger.families.records import NewPeople, Why
 from accountant.ledger.families.windows import Period
@@ -26,7 +28,7 @@ from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
 from training.datasets import datasets, known_rows
 from training.datasets.datasets import open_rows, register
-from training.datasets.growing.append import PersonWords, append
+from training.datasets.growing.append import PersonWords, append, pack
 from training.datasets.growing.delete import delete
 from training.jobs import job
 from training.planning import plans
@@ -199,6 +201,30 @@ def test_what_is_no_new_block(grown, tmp_path, monkeypatch):
     refused(tables[4], InputError, "must be from 1 to", records=1 << 70)
     assert grown.ledger.dataset("visits").last == blocks
     assert not [*grown.datasets.glob("*.partial")]
+
+
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_a_block_for_a_retired_dataset_ends_with_its_error(grown, tmp_path, monkeypatch, meanwhile):
+    """Before rows are packed; or, where it is retired `meanwhile`, after they were packed once."""
+    pq.write_table(weeks(6)[5], tmp_path / "rows.parquet")
+    blocks, packed = grown.ledger.dataset("visits").last, []
+
+    def count(*arguments: Any) -> Any:
+        assert len(packed) < meanwhile, "the rows are packed again"
+        packed.append(1)
+        if not grown.ledger.log.entries()[-1].value["type"].endswith("-archived"):
+            archive(grown.ledger, "dataset", "visits", Why("steward", "superseded"))
+        return pack(*arguments)
+
+    monkeypatch.setattr("training.datasets.growing.append.pack", count)
+    if not meanwhile:
+        archive(grown.ledger, "dataset", "visits", Why("steward", "superseded"))
+    try:
+        with pytest.raises(WrongState, match="dataset=visits: is retired"):
+            append(grown, "visits", tmp_path / "rows.parquet", "steward", 300, **AGAIN)
+    finally:
+        archive(grown.ledger, "dataset", "visits", Why("steward", "a test"), ends=True)
+    assert (grown.ledger.dataset("visits").last, len(packed)) == (blocks, meanwhile)
 
 
 def test_rows_that_look_registered_are_appended_with_a_reason(tmp_path):

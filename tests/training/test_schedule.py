@@ -214,6 +214,32 @@ def test_a_schedule_ends_with_the_token_that_made_it(home, principal):
     assert audit_home(home).ok
 
 
+def test_a_grant_that_ends_while_a_job_is_planned_stops_the_schedule(home, monkeypatch):
+    """Rights are read in the transaction that reserves its job, or enters the schedule: before, the audit called such
+    an entry false.
+    """
+    asked = {**ASKED, "epsilon": "0.1"}
+    (grant,) = grants.add(home.ledger, [Grant("team-a", "train", "dataset", "adult")], "steward")
+    tokens.create(home.ledger, "nightly", [], hexes("token"), principal="team-a")
+    token = home.ledger.log.size() - 1
+    begin(home, "first", "hour", asked, "team-a", 0, token=token)
+    late = make_schedule(home, "second", "hour", asked, "team-a", 0, token=token)
+    reserve = home.ledger.reserve
+
+    def slow(*about, **more):
+        grants.revoke(home.ledger, grant.index, Why("admin", "left the team"))
+        return reserve(*about, **more)
+
+    monkeypatch.setattr(type(home.ledger), "reserve", lambda ledger, *about, **more: slow(*about, **more))
+    assert submit_due(home) == []
+    assert "takes train or admin on dataset adult" in str(schedules(home)[0].stopped)
+    with pytest.raises(Forbidden, match="takes train or admin on dataset adult"):
+        add(home, late)
+    kinds = [entry.value["type"] for entry in home.ledger.log.entries()]
+    assert kinds[-3:] == ["schedule-added", "grant-revoked", "schedule-stopped"]
+    assert audit_home(home).ok
+
+
 def test_a_schedule_ends_where_its_token_loses_the_scope(home):
     """At the next look, though it is not due; what was made at the command line has the right of who holds the keys."""
     made = new_token(home, "one", [], principal="cli:ana")[1]

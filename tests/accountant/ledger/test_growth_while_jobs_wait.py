@@ -92,6 +92,19 @@ def test_a_started_job_reads_the_rows_of_block_1_alone_and_so_does_one_that_goes
     require_sound(home)
 
 
+@pytest.mark.parametrize("words", ["all", "last:12", "1"])
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_job_that_named_blocks_before_the_first_growth_goes_on(home, words, grows):
+    job = ask(home, words)
+    home.ledger.start(job.seq, "a:1:1", 60.0)
+    if grows:
+        append(home)
+    (holding,) = home.ledger.leases()
+    assert resume(home.ledger.log, holding, "b:2:2", 60.0).dataset.commitments == (hexes("visits"),)
+    assert home.ledger.log.entries()[-1].value["window"] == [1, 1]
+    require_sound(home)
+
+
 def test_every_entry_says_what_it_is_charged_to():
     """The type has no value that means "whatever there is now"."""
     assert charged_window({}) == (1, 1)

@@ -222,6 +222,15 @@ def test_a_curve_of_another_unit_is_refused_or_becomes_that_of_a_person_s_rows(b
     assert problems(home) == []
 
 
+@pytest.mark.parametrize("kind", ["epsilon", "rho", "mu"])
+def test_a_cost_with_too_many_decimals_is_told_rounded_up(kind):
+    """A hint that was followed would else say less than was spent."""
+    with pytest.raises(InputError, match="at most 9 decimals; rounded up: 0.000000002"):
+        Curve.read({kind: "0.0000000015"})
+    with pytest.raises(InputError, match="at most 9 decimals; rounded down: 0.000000001"):
+        Budget.of("0.0000000015")
+
+
 def test_the_same_release_is_charged_twice_where_it_is_said_to_be_another_alone(begun):
     home = begun(registration())
     home.ledger.register(registration("other"))
@@ -232,6 +241,12 @@ def test_the_same_release_is_charged_twice_where_it_is_said_to_be_another_alone(
         charge(home.ledger, "other", outside(document=document))  # another dataset's people
         charge(home.ledger, "adult", outside(document=document, another=True))
     charge(home.ledger, "adult", outside({"epsilon": "0.3"}, document=None))  # another curve, with no document
+    points = {"2": "0.01", "8": "0.02", "32": "0.03", "1.5": "0.005"}  # as texts, 32 stands before 8
+    charge(home.ledger, "adult", outside({"renyi": points}, document=None))
+    for order in (points, dict(sorted(points.items())), dict(reversed(points.items()))):
+        with pytest.raises(NameTaken, match="was charged before, as entry"):
+            charge(home.ledger, "adult", outside({"renyi": order}, document=None))
+    charge(home.ledger, "adult", outside({"renyi": points}, document=None, another=True))
     assert problems(home) == []
     with pytest.raises(UnknownName):
         charge(home.ledger, "nope", outside())

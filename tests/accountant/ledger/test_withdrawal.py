@@ -7,7 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from ledgers import TOTAL, advance, hexes, place, registration, request, reserve
+from ledgers import TOTAL, advance, hexes, place, plan, registration, request, reserve
 from sqlalchemy import insert, select
 
 from accountant.access import grants
@@ -18,11 +18,13 @@ from accountant.home import Home
 from accountant.ledger import archive, block_appending, schedules
 from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.comparisons import REGISTER, Comparison, require_answers_left
+from accountant.ledger.families.job_kinds import TRAINING, Contribution, Profile
 from accountant.ledger.families.records import OWNER, Unit, Why
 from accountant.ledger.withdrawal import withdraw
 from accountant.store.tables import dataset_table, family_table
 from dpserve_verify.errors import DpserveError, InputError, LedgerInvalid
 from dpserve_verify.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.events import PureDp
 
 WHY = Why("steward", "the schema was wrong")
 PEOPLE = Unit("person", "name")
@@ -144,6 +146,46 @@ def test_a_dataset_that_grew_and_rows_that_owners_keep_are_not_withdrawn(begun):
     for name, said in (("grows", "has grown by block 2; retire it"), ("wards", "rows stay with their owners")):
         with pytest.raises(WrongState, match=said):
             withdraw(home.ledger, name, WHY)
+
+
+def test_rows_that_were_deleted_keep_no_registration_from_being_withdrawn(home):
+    """Nothing was spent on them; the next dataset of the name has every row of its first block again."""
+    block_appending.drop(home.ledger.log, "other", 1, WHY)
+    withdraw(home.ledger, "other", WHY)
+    assert problems(home) == []
+    home.ledger.register(registration("other", Budget.of("2")))
+    reserve(home.ledger, request("other", "0.5", "0"), plan(PureDp(Decimal("0.1")), 2))
+    assert home.ledger.dataset("other").dropped == 0
+    assert problems(home) == []
+
+
+def test_what_was_planned_on_a_registration_is_reserved_on_no_other(home):
+    """It was withdrawn meanwhile, and another took its name: by the words of a request the two look alike."""
+    planned = replace(request(), registered=home.ledger.dataset("adult").seq)
+    withdraw(home.ledger, "adult", WHY)
+    with pytest.raises(UnknownName):
+        reserve(home.ledger, planned)
+    home.ledger.register(registration(schema=hexes("mended")))
+    size = home.ledger.log.size()
+    with pytest.raises(WrongState, match="another registered by that name, while the job was planned; ask again"):
+        reserve(home.ledger, planned)
+    assert home.ledger.log.size() == size
+    again = replace(planned, registered=home.ledger.dataset("adult").seq)
+    assert again.digest == planned.digest  # no part of what was asked
+    reserve(home.ledger, again)
+    assert problems(home) == []
+
+
+def test_no_job_of_any_kind_asks_for_more_delta_than_its_dataset_has(home):
+    """The ledger holds it against the rows, whatever a planner did."""
+    size = home.ledger.log.size()
+    for kind, model in ((TRAINING, "adult"), (Profile(), ""), (Contribution(hexes("campaign")), "")):
+        asked = replace(request(delta="0.000002"), kind=kind, model=model)
+        with pytest.raises(InputError, match="delta=0.000002: dataset adult has 0.000001 in all"):
+            reserve(home.ledger, asked)
+        reserve(home.ledger, replace(asked, budget=Budget.of("0.5", "0.000001")))
+    assert home.ledger.log.size() == size + 3
+    assert problems(home) == []
 
 
 def test_withdrawals_count_as_answers_about_who_is_registered(home):
