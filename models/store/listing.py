@@ -108,8 +108,13 @@ def _sound(home: Home, folder: Path, name: str, trust: PublicKeys) -> Looked:
         "learner": public["learner"],
         "target": json.loads(bundle.ensemble)["target"],
     }
-    said = {each: decimal_string(Decimal(claim[each])) for each in ("epsilon", "delta")}
-    return Looked({"entry": entry, **digests, **said, "relation": claim["relation"]}, subject)
+    rows = predicate["dataset"]
+    alone, said = (
+        {each: decimal_string(Decimal(stated[each])) for each in ("epsilon", "delta")}
+        for stated in (claim, rows.get("together") or claim)  # the sum stands first, as `headline` says
+    )
+    behind = {"alone": alone} if rows.get("madeFrom") else {}
+    return Looked({"entry": entry, **digests, **said, "relation": claim["relation"], **behind}, subject)
 
 
 def _digest(raw: bytes) -> str:

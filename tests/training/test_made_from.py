@@ -28,7 +28,9 @@ from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.formats import canonical
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.edit import editing
+from models.store.listing import lines
 from models.store.loading import card_of
+from serving.process.registry import Served
 from training.datasets import decisions
 from training.datasets.datasets import register
 from training.datasets.made_up import mark_beside
@@ -110,6 +112,17 @@ def test_a_certificate_states_the_sum_and_what_is_behind_it_over_every_step(stor
     assert f"{third.headline[0]:f}" in card
     assert f"y itself epsilon {third.epsilon:f}" in card  # a sentence of its own
     assert audit_home(story.home, ledgers.bundles(story.home.path)).ok
+
+
+def test_the_list_of_models_shows_the_sum(story):
+    """Whether a version is held by a server or looked at for the list."""
+    (line,) = lines(story.home, [("third", 1)])
+    served = Served("third", 1, open_model(story.home, "third"))
+    third = story.certificate("third")
+    for said in (line["certificate"], served.certificate):
+        assert Decimal(said["epsilon"]) == third.headline[0]
+        assert Decimal(said["alone"]["epsilon"]) == third.epsilon
+    assert "alone" not in next(lines(story.home, [("first", 1)]))["certificate"]
 
 
 def test_other_people_are_stated_apart(story):
