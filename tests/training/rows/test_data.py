@@ -346,3 +346,30 @@ def _cut(batches, rows):
     for batch in batches:
         for start in range(0, len(batch), rows):
             yield batch.slice(start, rows)
+
+
+def test_a_frame_is_read_as_its_schema_says_that_it_is_written(tmp_path):
+    """As the same cells in a file: words for yes, numbers and words that stand for nothing, marks, days, the target."""
+    schema = parse_schema(b"""
+target: {name: y, range: [0, 2000], decimal: ",", thousands: "."}
+records: 3
+features:
+  b: {type: boolean, true_words: [ja], false_words: [nein]}
+  s: {type: numeric, range: [0, 9], missing_values: [9999]}
+  c: {type: categorical, values: [Ulm], missing_words: [k.A.]}
+  d: {type: date, range: [2020-01-01, 2029-12-31], written: [DD.MM.YYYY]}
+format: {delimiter: semicolon}
+""")
+    cells = {"b": ["ja", "Nein", None], "s": [1.0, 9999.0, 3.0], "c": ["Ulm", "k.A.", "Bonn"]}
+    cells |= {"d": ["31.12.2024", "1.1.2020", ""], "y": ["1.234,5", "7", "0,25"]}
+    frame = pa.table(cells)
+    rows = rows_of(schema, frame.drop_columns(["y"]), frame["y"], Relation.ADD_REMOVE)
+    lines = zip(*cells.values(), strict=True)
+    body = [";".join("" if cell is None else str(cell) for cell in line) for line in lines]
+    text = "\n".join([";".join(cells), *body, ""])
+    (tmp_path / "rows.csv").write_text(text)
+    packed = pack(tmp_path / "rows.csv", schema)
+    assert rows.bins.tolist() == packed.bins.tolist()
+    assert rows.targets.tolist() == packed.labels.tolist()
+    with pytest.raises(DataError, match="d, row 2"):
+        columns_of(schema, frame.set_column(3, "d", pa.array(["2024-12-31", "", ""])))
