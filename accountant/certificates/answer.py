@@ -14,6 +14,7 @@ from accountant.certificates.statement_kind import Stated, StatementKind
 from accountant.certificates.worth import Whole
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import Request
+from dpserve_verify.certificates import stated
 from dpserve_verify.certificates.predicate import (
     WORDS,
     AccountingForm,
@@ -29,8 +30,6 @@ from dpserve_verify.certificates.predicate import (
 )
 from dpserve_verify.formats.forms import Form, Limits, form_field
 from dpserve_verify.privacy.events import Plan
-
-ANSWER_TYPE = "https://dpserve/query-answer/v1"
 
 
 class ConditionForm(Form):
@@ -95,12 +94,7 @@ Answer = Stated[AnswerPredicate]
 class AnswerKind(StatementKind[AnswerPredicate]):
     """The answer to a query; it is about the public schema, by its digest."""
 
-    word, title = "answer", "answer"
-    url, form, entry = ANSWER_TYPE, AnswerStatement, "profiled"
-
-    def bound_fields(self, name: str, sha256: str, predicate: AnswerPredicate) -> dict[str, Any]:
-        """Return the dataset."""
-        return {"dataset": predicate.rows.dataset}
+    rule, form = stated.ANSWER, AnswerStatement
 
     def statement(
         self,

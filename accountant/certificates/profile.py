@@ -14,6 +14,7 @@ from accountant.certificates.statement_kind import Stated, StatementKind
 from accountant.certificates.worth import Whole
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import Request
+from dpserve_verify.certificates import stated
 from dpserve_verify.certificates.predicate import (
     APART,
     GROWTH,
@@ -40,7 +41,6 @@ from dpserve_verify.certificates.predicate import (
 from dpserve_verify.formats.forms import Form, Limits, form_field
 from dpserve_verify.privacy.events import Plan
 
-PROFILE_TYPE = "https://dpserve/dataset-profile/v1"
 METHOD = (
     "each interval holds what a test of the noisy counts does not refuse: figures of the rows themselves, numbers "
     "outside a column's ends taken as the nearer end; only the noise is left to chance"
@@ -182,12 +182,7 @@ Profile = Stated[ProfilePredicate]
 class ProfileKind(StatementKind[ProfilePredicate]):
     """How the rows of a dataset are spread; it is about the public schema, by its digest."""
 
-    word, title = "profile", "profile"
-    url, form, entry = PROFILE_TYPE, ProfileStatement, "profiled"
-
-    def bound_fields(self, name: str, sha256: str, predicate: ProfilePredicate) -> dict[str, Any]:
-        """Return the dataset."""
-        return {"dataset": predicate.rows.dataset}
+    rule, form = stated.PROFILE, ProfileStatement
 
     def statement(
         self, counted: Counted, dataset: Dataset, request: Request, spent: Plan, place: Mapping[str, Any]

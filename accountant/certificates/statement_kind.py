@@ -6,7 +6,6 @@ A new kind is one subclass, with the form of its statement beside it, and its li
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -19,15 +18,13 @@ from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import Request
 from accountant.privacy.claims import claim
 from dpserve_verify.certificates import sentences
-from dpserve_verify.certificates.certificate import digest, in_log, recompute
 from dpserve_verify.certificates.headline import headline_of, parts_of
 from dpserve_verify.certificates.predicate import STATEMENT_LIMIT, STATEMENT_TYPE, read_as
-from dpserve_verify.errors import CertificateInvalid
+from dpserve_verify.certificates.stated import Rule, verify_stated
 from dpserve_verify.formats import canonical, forms
 from dpserve_verify.formats.forms import Form
 from dpserve_verify.keys import dsse
 from dpserve_verify.keys.trust import PublicKeys
-from dpserve_verify.log import proofs
 from dpserve_verify.privacy.events import Plan
 
 Predicate = TypeVar("Predicate", bound=Any)  # has rows, claim, mechanisms and ledger
@@ -64,22 +61,26 @@ class Stated(Generic[Predicate]):
         return parts_of(self.form.rows, self.epsilon, self.delta)
 
 
-class StatementKind(ABC, Generic[Predicate]):
+class StatementKind(Generic[Predicate]):
     """A kind of statement.
 
     Attributes:
-        word: what its files are called, and the key under which programs find it.
-        title: what it is called in messages.
-        url: the predicate's type.
+        rule: what whoever verifies it knows of it.
         form: of the whole statement.
-        entry: the type of the entry that binds it.
     """
 
-    word: ClassVar[str]
-    title: ClassVar[str]
-    url: ClassVar[str]
+    rule: ClassVar[Rule]
     form: ClassVar[type[Form]]
-    entry: ClassVar[str]
+
+    @property
+    def word(self) -> str:
+        """Return what its files are called, and the key under which programs find it."""
+        return self.rule.word
+
+    @property
+    def title(self) -> str:
+        """Return what it is called in messages."""
+        return self.rule.title
 
     @property
     def envelope_file(self) -> str:
@@ -90,14 +91,6 @@ class StatementKind(ABC, Generic[Predicate]):
     def proof_file(self) -> str:
         """Name of the file that shows it in the log."""
         return f"{self.word}.tlog-proof"
-
-    @abstractmethod
-    def bound_fields(self, name: str, sha256: str, predicate: Predicate) -> dict[str, Any]:
-        """Return what its entry says beside statement and job. `name`, `sha256`: what the statement is about."""
-
-    def check(self, predicate: Predicate, entry: int, trust: PublicKeys) -> None:
-        """Raise CertificateInvalid where it rests on what does not stand, or not before `entry`."""
-        return
 
     def encode(
         self,
@@ -130,7 +123,7 @@ class StatementKind(ABC, Generic[Predicate]):
         body: dict[str, Any] = {
             "_type": STATEMENT_TYPE,
             "subject": [{"name": name, "digest": {"sha256": sha256}}],
-            "predicateType": self.url,
+            "predicateType": self.rule.url,
             "predicate": sentences.fill(predicate),
         }
         return canonical.encode(body, STATEMENT_LIMIT)
@@ -141,37 +134,17 @@ class StatementKind(ABC, Generic[Predicate]):
 
     def is_in(self, envelope: bytes) -> bool:
         """Tell whether an envelope says that it holds a statement of this kind. Nothing is verified."""
-        return f'"predicateType":"{self.url}"'.encode() in dsse.parse(envelope).payload
+        return f'"predicateType":"{self.rule.url}"'.encode() in dsse.parse(envelope).payload
 
     def verify(self, envelope: bytes, proof: str, trust: PublicKeys, about: bytes | None = None) -> Stated[Predicate]:
-        """Verify the signature by a pinned issuer key, the form, the claim, the place in the log, the entry that binds
-        it; and, where the file that it is `about` is at hand, that these are its bytes. That the figures follow from
-        the counts is checked in `models`.
+        """Verify as `verify_stated`, by the whole form. That figures follow from the counts is checked in `models`."""
 
-        Raises:
-            CertificateInvalid: the statement, or the file that it is about.
-            LedgerInvalid: the proof and what it proves.
-            KeyInvalid: no pinned key speaks for the entry, or for the checkpoint's size.
-        """
-        parsed = proofs.parse_proof(proof)
-        payload = dsse.verify(envelope, trust.issuer_keys(parsed.index))
-        body, stated = self.read(payload)
-        predicate, name, sha256 = stated.predicate, stated.subject[0].name, stated.subject[0].digest.sha256
-        if predicate.ledger.reservation >= parsed.index:
-            raise CertificateInvalid("ledger: the reservation must stand before the statement")
-        if about is not None and digest(about) != sha256:
-            raise CertificateInvalid("subject: the file's bytes are not those the statement speaks of")
-        self.check(predicate, parsed.index, trust)
-        epsilon, delta = recompute(predicate.claim, predicate.mechanisms)
-        sentences.check(body["predicate"])
-        expected = {
-            "type": self.entry,
-            "statement": digest(payload),
-            "reservation": predicate.ledger.reservation,
-            **self.bound_fields(name, sha256, predicate),
-        }
-        in_log(parsed, expected, predicate.ledger.origin, trust, "statement")
-        return Stated(body, predicate, name, sha256, epsilon, delta, parsed.index)
+        def read(payload: bytes) -> tuple[dict[str, Any], Predicate]:
+            body, stated = self.read(payload)
+            return body, stated.predicate
+
+        found = verify_stated(envelope, proof, trust, read, about)
+        return Stated(found.statement, found.form, found.name, found.sha256, found.epsilon, found.delta, found.entry)
 
     def open(self, place: Path, trust: PublicKeys) -> tuple[bytes, bytes, Stated[Predicate]]:
         """Read the statement of a job from its folder in a home. Return its envelope, its proof, and what was verified.
@@ -185,5 +158,5 @@ class StatementKind(ABC, Generic[Predicate]):
 
     def json_schema(self) -> dict[str, Any]:
         """Return the published schema of the statement."""
-        head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"{self.url}/schema.json"}
+        head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"{self.rule.url}/schema.json"}
         return {**head, **forms.json_schema(self.form)}

@@ -15,6 +15,7 @@ from accountant.certificates.statement import counted_rows
 from accountant.certificates.statement_kind import Stated, StatementKind
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import Request
+from dpserve_verify.certificates import stated
 from dpserve_verify.certificates.predicate import (
     APART,
     GROWTH,
@@ -39,15 +40,12 @@ from dpserve_verify.certificates.predicate import (
     Text,
     TogetherForm,
 )
-from dpserve_verify.errors import CertificateInvalid
 from dpserve_verify.formats import canonical
 from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.formats.forms import Form, Limits, form_field
-from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.privacy.events import Plan
 
 EDITIONS = 3  # of the method
-WORTH_TYPE = "https://dpserve/model-worth/v1"
 METHOD = (
     "each interval holds the values that a test of the noisy counts does not refuse; its variance counts how records "
     "were drawn and the noise that was added"
@@ -200,20 +198,7 @@ Worth = Stated[WorthPredicate]
 class WorthKind(StatementKind[WorthPredicate]):
     """What a certified model was measured to be worth."""
 
-    word, title = "worth", "statement of worth"
-    url, form, entry = WORTH_TYPE, WorthStatement, "evaluated"
-
-    def bound_fields(self, name: str, sha256: str, predicate: WorthPredicate) -> dict[str, Any]:
-        """Return the model's digest and its name."""
-        return {"model": sha256, "name": name}
-
-    def check(self, predicate: WorthPredicate, entry: int, trust: PublicKeys) -> None:
-        """Raise where a certificate stands after the statement, or that of the model was revoked."""
-        certified = [each.certificate for each in (predicate.model, predicate.against) if each is not None]
-        if max(certified) >= entry:
-            raise CertificateInvalid("ledger: certificate and reservation must stand before the statement")
-        if predicate.model.certificate in trust.revoked:
-            raise CertificateInvalid(f"model: its certificate, entry {predicate.model.certificate}, was revoked")
+    rule, form = stated.WORTH, WorthStatement
 
     def statement(
         self, measured: Measured, dataset: Dataset, request: Request, spent: Plan, place: Mapping[str, Any]

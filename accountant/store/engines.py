@@ -69,7 +69,9 @@ def open_engine(url: str) -> Engine:
         # As for SQLite: we say when a transaction begins.
         engine = create_engine(parsed, isolation_level="AUTOCOMMIT", connect_args=reached)
     except ImportError:
-        raise InputError("ledger=postgresql+psycopg: needs its driver; install dpserve[postgres]") from None
+        raise InputError(
+            "ledger=postgresql+psycopg: needs its driver: pip install 'psycopg[binary]' (the extra postgres)"
+        ) from None
     event.listen(engine, "do_connect", lambda _dialect, _record, at, how: BatchConnection.connect(*at, **how))
     for name in ("do_execute", "do_executemany"):
         event.listen(engine, name, postpone)

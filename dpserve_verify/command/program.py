@@ -1,5 +1,6 @@
-"""`dpserve-verify PATH --trust trust.json`, or `python -m dpserve_verify`: verify a model's bundle, a checkpoint, or a
-whole ledger. With the words, the JSON keys and the exit codes of `dpserve verify` and `dpserve ledger audit`.
+"""`dpserve-verify PATH --trust trust.json`, or `python -m dpserve_verify`: verify a model's bundle, a statement of
+counts, a checkpoint, or a whole ledger. With the words, the JSON keys and the exit codes of `dpserve verify` and
+`dpserve ledger audit`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from dpserve_verify.certificates.bundle import FILES, read_bundle, verify_bundle
 from dpserve_verify.certificates.certificate import verify
 from dpserve_verify.certificates.plain_words import plain, to_text
 from dpserve_verify.certificates.policy import Policy, read_policy
+from dpserve_verify.certificates.stated import verify_stated
 from dpserve_verify.errors import DpserveError, InputError, ModelInvalid, VerificationError
-from dpserve_verify.formats.canonical import encode_base64
+from dpserve_verify.formats.canonical import decimal_string, encode_base64
 from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.log.cosignature import require_quorum
 from dpserve_verify.log.history import Look
@@ -33,6 +35,8 @@ from dpserve_verify.system.printable import printable_json, printable_lines
 
 CARD = "card.md"  # a page for people, which this program cannot derive
 BESIDE = {"": 64 << 20, ".dsse.json": 4 << 20, ".tlog-proof": 1 << 20}  # of a single .onnx: suffix -> most bytes
+STATEMENT, PROOF = ".dsse.json", ".tlog-proof"
+FIGURES = "that each figure follows from the signed counts was not derived again: dpserve verify does that"
 GRAPH = "the graph in model.onnx was not looked at: whoever runs it checks that it holds allowed operators alone"
 NOTHING = ("model", "epsilon", "delta", "relation")
 Answer = tuple[dict[str, Any], str]
@@ -58,7 +62,9 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="dpserve-verify", description="Verify what dpserve certifies. Offline.")
-    parser.add_argument("path", type=Path, help="a model's folder or .onnx, a signed checkpoint, an export or tiles")
+    parser.add_argument(
+        "path", type=Path, help="a model's folder or .onnx, a .dsse.json, a checkpoint, an export or tiles"
+    )
     parser.add_argument("--trust", "--keys", type=Path, required=True, help="the pinned keys (trust.json)")
     parser.add_argument("--policy", type=Path, help="your policy for a model, a JSON file")
     parser.add_argument("--largest-epsilon", help="the most that your policy admits")
@@ -74,6 +80,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _task(path: Path) -> Callable[[argparse.Namespace], Answer]:
+    if path.name.endswith(STATEMENT) and not path.is_dir():
+        return _verify_statement
     if path.is_dir():
         return _verify_model if (path / "model.onnx").exists() else _audit
     return _verify_model if path.suffix == ".onnx" else _verify_checkpoint
@@ -107,7 +115,7 @@ def _verify_model(asked: argparse.Namespace) -> Answer:
     if path.is_dir():
         certificate = verify_bundle(read_bundle(path), keys, policy)
         names = (os.fsencode(name).decode("utf-8", "backslashreplace") for name in os.listdir(path))
-        others = sorted({*names} - FILES.keys() | {CARD})
+        others = sorted({*names} - FILES.keys() - _vouched_worths(path, keys) | {CARD})
     else:
         onnx, envelope, proof = (_read(Path(f"{path}{suffix}"), most) for suffix, most in BESIDE.items())
         certificate = verify(envelope, proof.decode("utf-8", "replace"), onnx, keys, policy)
@@ -126,6 +134,40 @@ def _verify_model(asked: argparse.Namespace) -> Answer:
     lines += [f"contradicted by its plan: {said}" for said in certificate.contradictions]
     lines += [line] if line else []
     return body, "\n".join([*lines, *(f"not vouched for: {name!r}" for name in others), GRAPH])
+
+
+def _vouched_worths(folder: Path, keys: PublicKeys) -> set[str]:
+    """Verify each statement of what the folder's model is worth. Return the names of these files and their proofs."""
+    model, vouched = _read(folder / "model.onnx", BESIDE[""]), set[str]()
+    for path in sorted(folder.glob(f"worth-*{STATEMENT}")):
+        verify_stated(*_with_proof(path), keys, about=model)
+        vouched |= {path.name, _proof_of(path).name}
+    return vouched
+
+
+def _proof_of(path: Path) -> Path:
+    return path.with_name(path.name.removesuffix(STATEMENT) + PROOF)
+
+
+def _with_proof(path: Path) -> tuple[bytes, str]:
+    """Read a signed statement, and the proof beside it."""
+    envelope, proof = _read(path, BESIDE[STATEMENT]), _read(_proof_of(path), BESIDE[PROOF])
+    return envelope, proof.decode("utf-8", "replace")
+
+
+def _verify_statement(asked: argparse.Namespace) -> Answer:
+    path, keys = asked.path, _keys(asked.trust)
+    found = verify_stated(*_with_proof(path), keys)
+    look = Look(_config_folder() / "checkpoints", asked.witnesses, asked.consistency)
+    history, line = look.at(path, keys)
+    (epsilon, delta), rows = found.headline, found.form.rows
+    about = {"model": found.name} if found.rule.about_model else {"dataset": rows.dataset, "schema": found.sha256}
+    body = {"ok": True, **about, "epsilon": decimal_string(epsilon), "delta": decimal_string(delta)}
+    body |= {"relation": found.form.claim.relation, "entry": found.entry, found.rule.word: found.statement["predicate"]}
+    body |= {"problems": [], "history": history, "figures": FIGURES}
+    lines = [f"verified: {found.rule.title} of {found.name}, from {rows.part} rows of {rows.dataset}"]
+    lines += [f"  {part}" for part in found.parts]
+    return body, "\n".join([*lines, *([line] if line else []), FIGURES])
 
 
 def _read(path: Path, most: int) -> bytes:

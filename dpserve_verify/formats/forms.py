@@ -91,6 +91,12 @@ class Form:
         form: AnyForm = _read_form(cls, value, ())
         return form
 
+    @classmethod
+    def keys(cls) -> frozenset[str]:
+        """Return the keys that an object of this form may have."""
+        form: Any = cls
+        return frozenset(map(_key, _fields(form)))
+
     def to_json(self) -> dict[str, Any]:
         """Spell the object that was read: its keys, and no field that it left out."""
         kind: Any = type(self)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from accountant.certificates.answer import ANSWER_TYPE
 from accountant.certificates.statement_kind import Stated
+from dpserve_verify.certificates.stated import ANSWER
 from dpserve_verify.errors import CertificateInvalid, InputError
 from models.answers.question import Condition
 from models.answers.sql import read_question
@@ -19,7 +19,7 @@ def table_of(stated: Stated[Any], select: str) -> Table:
     """Return the table of a query that follows from a verified answer or profile. InputError where it does not follow,
     CertificateInvalid where the statement is not of its form.
     """
-    of_answer = stated.statement["predicateType"] == ANSWER_TYPE
+    of_answer = stated.statement["predicateType"] == ANSWER.url
     released = [released_by_answer(stated)] if of_answer else released_by_profile(stated)
     columns, ends = _columns(released), _ends(released)
     question = read_question(select, stated.form.rows.dataset, columns, lambda column: ends[column.name])

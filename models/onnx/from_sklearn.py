@@ -26,7 +26,7 @@ try:
     from skl2onnx import update_registered_converter
     from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, Int64TensorType, StringTensorType
 except ImportError:
-    raise ImportError("a Pipeline as ONNX needs the extra sklearn: pip install 'dpserve[sklearn]'") from None
+    raise ImportError("a Pipeline as ONNX needs skl2onnx: pip install skl2onnx (the extra sklearn brings it)") from None
 
 
 class _Frozen(BaseEstimator):  # type: ignore[misc]

@@ -41,7 +41,7 @@ ACCOUNTANTS = ("rdp", "prv", "gdp")  # of Opacus; whichever counted, the steps a
 MOST_LINES, MOST_TERMS, MOST_BYTES = 10_000, 100_000, 1 << 20
 LOW_NOISE, HIGH_NOISE, LOW_RATE = Decimal("0.01"), Decimal(10**6), Decimal("1e-9")
 MOST_STEPS = 2**31 - 1
-FORMS: dict[str, type[Form]] = {PREDICATE_TYPE: Statement, **{kind.url: kind.form for kind in STATEMENTS}}
+FORMS: dict[str, type[Form]] = {PREDICATE_TYPE: Statement, **{kind.rule.url: kind.form for kind in STATEMENTS}}
 
 
 @dataclass(frozen=True)

@@ -154,4 +154,4 @@ def test_what_is_no_such_file_is_refused_with_a_remedy(tmp_path, monkeypatch):
         monkeypatch.setattr(cell_tables, "MOST_UNPACKED", sum(part.file_size for part in archive.infolist()) - 1)
     assert refusal(tmp_path / "d.xlsx").endswith("save it as .csv")
     monkeypatch.setitem(sys.modules, "pyreadstat", None)
-    assert "install dpserve[stats], or save it as .csv" in refusal(STATISTICS[0])
+    assert "pip install pyreadstat, or save it as .csv" in refusal(STATISTICS[0])

@@ -43,7 +43,9 @@ def connect(address: str) -> Any:
             logging.getLogger(name).setLevel(logging.CRITICAL)
         return distributed.Client(address, **how)
     except ImportError:
-        raise EngineUnavailable("DPSERVE_ENGINE: a cluster needs the extra dask: pip install 'dpserve[dask]'") from None
+        raise EngineUnavailable(
+            "DPSERVE_ENGINE: a cluster needs Dask: pip install distributed (the extra dask)"
+        ) from None
     except Exception as error:  # refused, no answer, another protocol, no or wrong certificates
         failed = type(error).__name__
     # What is left of that client is closed now. Were it found when the next one begins, within a lock of Dask's that is

@@ -119,7 +119,7 @@ class CellTable:
             read = getattr(pyreadstat, STATISTICS[self.path.suffix.lower()])
         except ImportError:
             raise DataError(
-                f"data={self.name}: needs pyreadstat, which is not here; install dpserve[stats], or save it as .csv"
+                f"data={self.name}: needs pyreadstat, which is not here; pip install pyreadstat, or save it as .csv"
             ) from None
         if not self.path.exists():
             raise FileNotFoundError(self.path)

@@ -149,7 +149,7 @@ def _engine(url: URL) -> Engine:
             return create_engine("sqlite://", creator=lambda: sqlite3.connect(file, uri=True), poolclass=NullPool)
         return create_engine(url)
     except ImportError:
-        install = "install dpserve[postgres]" if name == "postgresql" else "install it beside dpserve"
+        install = "pip install 'psycopg[binary]'" if name == "postgresql" else "install it beside dpserve"
         raise InputError(f"data={name}://: its driver is not installed; {install}") from None
 
 

@@ -147,7 +147,7 @@ def _driver() -> ModuleType:
     try:
         import duckdb  # an extra
     except ImportError:
-        raise InputError("data=duckdb: it is not installed; install dpserve[duckdb]") from None
+        raise InputError("data=duckdb: it is not installed: pip install duckdb (the extra duckdb)") from None
     return duckdb
 
 
