@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from ledgers import hexes
+from ledgers import UNJUDGED, hexes
 from small_home import environment, until
 from sqlalchemy import update
 
@@ -273,6 +273,7 @@ def test_the_audit_judges_what_is_said_to_come_of_a_schedule(home, monkeypatch, 
     assert len(submit_due(home, lambda: 0.0)) == 1
     period = Period(fields.get("entry", rule.seq), fields.get("period", 1))
     said = {"entry": period.schedule, "period": period.number}
+    monkeypatch.setattr(*UNJUDGED)
     monkeypatch.setattr(ledger_schedules, "admit", lambda *about: said)
     asked = JobRequest.of({**rule.asked, **fields.get("asked", {})})
     about = {"by": fields.get("by", rule.by), "key": None, "queued": True, "promotes": True}

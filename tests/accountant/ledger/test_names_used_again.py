@@ -7,7 +7,7 @@ from contextlib import closing
 from decimal import Decimal
 
 import pytest
-from ledgers import begun, hexes, place, raw, registration, request, reserve
+from ledgers import UNJUDGED, begun, hexes, place, raw, registration, request, reserve
 
 from accountant.access import grants, tokens
 from accountant.access.grants import Grant, access_of
@@ -105,6 +105,7 @@ def test_who_goes_on_with_what_another_had_says_so_and_the_audit_notes_it(home):
 
 
 def test_the_audit_knows_whose_entry_a_principal_names(home, monkeypatch):
+    monkeypatch.setattr(*UNJUDGED)
     monkeypatch.setattr(tokens, "living_principal", lambda signed, text, **more: text)
     tokens.create(home.ledger, "shop", ["train"], hexes("token"), principal="token:shop#1")
     assert any("principal='token:shop#1': must be of this entry" in each for each in audit_home(home).problems)
