@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+from array import array
+from collections import deque
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -160,7 +163,57 @@ def fails_by_rows(session: Any, first: Any) -> Any:
     return first.tolist()
 
 
+class Hiding(Counts):
+    """A parameter from rows, where a digest of fields has none."""
+
+    def __init__(self, function: Any = None, cut: int = 0) -> None:
+        super().__init__()
+        self.__dict__.update({"function": function} if cut == 0 else {"cut": cut})
+
+    @cached_property
+    def cut(self) -> int:
+        return 0
+
+
+def constant_from_rows(session: Any, first: Any) -> Any:
+    return laplace(session, Hiding(eval(f"lambda: {int(exactly(Sum())[0])}")))
+
+
+def cached_from_rows(session: Any, first: Any) -> Any:
+    return laplace(session, Hiding(cut=int(exactly(Sum())[0])))
+
+
+def class_from_rows(session: Any, first: Any) -> Any:
+    return laplace(session, type("Made", (Counts,), {"cut": int(exactly(Sum())[0])})())
+
+
+def named_session(session: Any, first: Any) -> Any:
+    """Returns the number of rows to a session that is called as those of jobs are."""
+    return int(session._rows.size) if type(session).__name__ == "Session" else 0
+
+
+def whole(counts: Any) -> bytes:
+    return bytes(np.asarray(counts, np.int64))
+
+
+BOXES = {
+    "a deque": lambda counts: deque(counts.tolist()),
+    "an array": lambda counts: array("q", counts.tolist()),
+    "a bytearray": lambda counts: bytearray(whole(counts)),
+    "a view of memory": lambda counts: memoryview(whole(counts)),
+    "an iterator": lambda counts: iter(counts.tolist()),
+    "a generator": lambda counts: (each for each in counts.tolist()),
+    "a method of a dict": lambda counts: {0: counts.tolist()}.get,
+}
 AFTERWARDS = {
+    **{
+        f"returns the exact counts in {box}": lambda session, first, put=put: put(exactly(Counts()))
+        for box, put in BOXES.items()
+    },
+    "a parameter from rows is a constant of a function": constant_from_rows,
+    "a parameter from rows is in a cached property": cached_from_rows,
+    "a parameter from rows is an attribute of a class": class_from_rows,
+    "knows a check by the name of its session": named_session,
     "rounds by the number of rows": rounds_by_rows,
     "stops early by an exact loss": stops_early,
     "asks about what the rows make look best": asks_the_most,
@@ -217,6 +270,13 @@ class Lying(Counts):
                 return np.full(size, int(100 * codes.mean()), np.int64)
             case "a count for missing that is far away":
                 return np.where(np.arange(size) == rows.widths[self.feature] - 1, 9 * counts, counts)
+            case "counts twice beyond 250 rows":
+                return counts * (1 + (codes.size > 250))
+            case "a bin of more than 120 rows counts a thousand times":
+                return np.where(counts > 120, 1000 * counts, counts)
+            case "leaps where a pair of codes stands 17 times":
+                pairs = np.unique(codes.astype(np.int64) * 100 + rows.bins[1], return_counts=True)[1]
+                return counts + 4 * int((pairs == 17).sum())
             case "floats":
                 return counts.astype(np.float64) + 0.5
             case "as many answers as values there are":
@@ -227,7 +287,8 @@ class Lying(Counts):
 COUNTING = (
     "counts a row twice", "counts a row in a bin and all below", "counts pairs of rows", "squares a count",
     "weighs a rare class by its exact share", "the most frequent value", "the median", "the range",
-    "the exact mean in hundredths", "a count for missing that is far away", "floats",
+    "the exact mean in hundredths", "a count for missing that is far away", "counts twice beyond 250 rows",
+    "a bin of more than 120 rows counts a thousand times", "leaps where a pair of codes stands 17 times", "floats",
     "as many answers as values there are",
 )  # fmt: skip
 

@@ -22,6 +22,8 @@ from training.rows.tables.data import rows_of
 BEYOND = 1000  # how far beyond the ends of its range a value may be
 SHAPES = ("missing", "low", "high", "less", "beyond", "copy", "random")  # rows that are added; "less": taken out
 FEW, OFTEN = 3, 4  # rows that are alike, and how often
+TENTH = 10  # what part of the rows of the largest tables others have
+AT_ONCE = 1_400_000  # rows of all neighbours of one table, at most, where they are more than two
 ADDED = 1 << 20  # between the seeds of random rows that are added to one table and to the next
 
 
@@ -62,13 +64,16 @@ def neighbours(
 def pairs(
     schema: Schema, table: pa.Table | None, rows: int, relation: Relation, contributions: int, many: int
 ) -> Iterator[tuple[pa.Table, list[tuple[Rows, str]]]]:
-    """Yield tables and their neighbours, `many` in all: the table given, else made-up ones of so many `rows`, and every
-    so often of few, or of few that are alike, to which whatever is added is new.
+    """Yield tables and their neighbours, `many` in all: the table given, else made-up ones of so many `rows`, of a
+    tenth of them, of few, and of few that are alike, to which whatever is added is new. A large table has fewer.
     """
-    each = len(SHAPES) * 2
-    for seed, start in enumerate(range(0, many, each)):
+    left, seed = many, 0
+    while left:
         if table is None:
-            base = pa.table(made_up_columns(schema, rows, seed))
+            size = rows
+            if seed % OFTEN and relation is Relation.ADD_REMOVE:
+                size = max(rows // TENTH, FEW * contributions + 1)
+            base = pa.table(made_up_columns(schema, size, seed))
             if relation is Relation.ADD_REMOVE and seed % OFTEN == 1:
                 alike = _row(schema, base.slice(0, 1), "low", seed // OFTEN)
                 base = pa.concat_tables([alike] * (FEW * contributions))
@@ -76,7 +81,9 @@ def pairs(
                 base = base.slice(0, FEW * contributions)
         else:
             base = table
-        yield base, [*islice(neighbours(schema, base, relation, contributions, seed), min(each, many - start))]
+        here = min(left, max(2, min(len(SHAPES) * 2, AT_ONCE // max(1, len(base)))))
+        yield base, [*islice(neighbours(schema, base, relation, contributions, seed), here)]
+        left, seed = left - here, seed + 1
 
 
 def packed(schema: Schema, table: pa.Table, relation: Relation) -> Rows:

@@ -28,6 +28,7 @@ KINDS = {
     "error": "it fails while it learns",
 }
 MOST_NEIGHBOURS = 100_000
+ROWS = 2_000  # of the largest made-up tables, where no dataset says more
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Fault:
 class Report:
     """What a check saw. `releases`: of a run; `neighbours`: how many were played; `reached`: of each kind of query, how
     much of its sensitivity a neighbour moved it at most; `faults`: the first, or none; `schemas`: the digests of those
-    that it was played on.
+    that it was played on; `rows`: of the largest table.
     """
 
     releases: int = 0
@@ -55,6 +56,7 @@ class Report:
     reached: dict[str, float] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     schemas: list[str] = field(default_factory=list)
+    rows: int = 0
 
     def add(self, other: Report) -> None:
         """Take in what was seen on another schema."""
@@ -62,6 +64,7 @@ class Report:
         self.neighbours += other.neighbours
         for name, share in other.reached.items():
             self.reached[name] = max(self.reached.get(name, 0.0), share)
+        self.rows = max(self.rows, other.rows)
         self.faults += other.faults
         self.schemas += [each for each in other.schemas if each not in self.schemas]
 
@@ -79,6 +82,7 @@ class Report:
             "reached": {name: round(share, 6) for name, share in sorted(self.reached.items())},
             "faults": [fault.to_json() for fault in self.faults],
             "schemas": self.schemas,
+            "rows": self.rows,
         }
 
 
@@ -87,7 +91,7 @@ def check(
     schema: Schema,
     public: Public,
     neighbours: int,
-    rows: int = 200,
+    rows: int = ROWS,
     table: pa.Table | None = None,
 ) -> Report:
     """Record and play a learner on so many neighbours, up to the first fault.
@@ -114,11 +118,12 @@ def check(
         recipe = learner.recipe(public) if hasattr(learner, "recipe") else calibrate(learner, public, public.budget)
         how = public, recipe.unit, recipe.plan
         for base, others in pairs(schema, table, rows, public.relation, public.contributions, neighbours):
-            where = "the first run"
-            tape = record(make(), *how, packed(schema, base, public.relation))
-            report.releases = len(tape.releases)
-            for other, words in others:
-                where = words
+            report.rows = max(report.rows, len(base))
+            rows_of_base = packed(schema, base, public.relation)
+            for other, words in others:  # each with answers of its own: what a learner does by them is seen so
+                where = "the first run"
+                tape = record(make(), *how, rows_of_base.fresh())
+                report.releases, where = len(tape.releases), words
                 report.neighbours += 1
                 for name, share in play(tape, make(), *how, other).items():
                     report.reached[name] = max(report.reached.get(name, 0.0), share)

@@ -30,7 +30,7 @@ from training.outside.sources import is_outside, source_of
 from training.outside.vouched import VouchedLearner
 from training.planning.plans import public_of
 from training.replay.neighbours import packed, pairs
-from training.replay.report import Report, check
+from training.replay.report import ROWS, Report, check
 from training.rows.schema.schema import Schema, parse_schema, schema_of
 from training.rows.tables.data import answer_feature
 from training.rows.tables.row_files import file_batches
@@ -48,6 +48,9 @@ features:
 """
 
 
+MOST_ROWS = 2_000_000  # of a table that is made up; of more, nobody's word is taken for queries of their own
+
+
 @dataclass(frozen=True)
 class Trial:
     """What a learner is checked on: a schema (and which target), the budget, who neighbours are, how many of them, and
@@ -60,7 +63,7 @@ class Trial:
     relation: Relation = Relation.ADD_REMOVE
     contributions: int = 1
     neighbours: int = 100
-    rows: int = 200
+    rows: int = ROWS
     data: Path | None = None
 
 
@@ -145,6 +148,12 @@ def admit(
             try_out(source, question, public)
         return admitted.keep(home, source, name, why, {"ok": True, "neighbours": 0}, named, declared)
     make, trial = partial(OutsideLearner, source), Trial(neighbours=neighbours)
+    for question, _ in _questions(home, named, None) if declared else ():
+        if question.records > MOST_ROWS:
+            raise InputError(
+                f"declared: a dataset of {question.records} records is larger than what a check plays ({MOST_ROWS}), "
+                "and what a query does beyond is not seen; leave out --declared, and ask by dpserve's own queries"
+            )
     report = _check_all(make, None, trial, home, named, [] if only else [_check(make, None, trial)])
     return admitted.keep(home, source, name, why, report.to_json(), named if only else (), declared)
 
@@ -169,9 +178,11 @@ def _check_all(
     datasets: Sequence[str],
     reports: list[Report],
 ) -> Report:
-    """Check on the datasets' schemas, and return one report of all, `reports` among them."""
+    """Check on the datasets' schemas, on tables as large as these say, and return one report of all, `reports` among
+    them.
+    """
     for question, public in _questions(home, datasets, parameters):
-        rows = max(trial.rows, 2 * public.contributions)
+        rows = max(trial.rows, 2 * public.contributions, min(question.records, MOST_ROWS))
         reports.append(check(make, question, public, trial.neighbours, rows))
     for other in reports[1:]:
         reports[0].add(other)

@@ -18,7 +18,7 @@ from accountant.errors import PlanMismatch
 from accountant.noise.mechanisms import Mechanism
 from accountant.noise.objective import FINE, RELEASED, SLOPE_UNIT, STEEPEST, STEP, ObjectivePerturbation
 from dpserve_verify.privacy.events import Plan, Release
-from training.replay.likeness import digest_of
+from training.replay.likeness import Unreadable, digest_of
 from training.rows.partitions.rows import Rows
 from training.session.learner import Rehearsable
 from training.session.session import Integers, Public, Query, Session
@@ -67,7 +67,10 @@ class _Recorder(Session):
         """Note the question, and release as a session does."""
         if not type(mechanism).__module__.startswith(OURS):
             raise Divergence("mechanism", f"{query.purpose}: {type(mechanism).__name__} is no mechanism of dpserve's")
-        self._question, self._size = digest_of(query), query.size
+        try:
+            self._question, self._size = digest_of(query), query.size
+        except Unreadable as error:
+            raise Divergence("question", f"{query.purpose}: {error.message}") from None
         return super().release(query, mechanism)
 
     def draw(self, mechanism: Mechanism, exact: Integers, asked: Release) -> Any:
@@ -84,6 +87,10 @@ class _Recorder(Session):
     def answer_to(self, mechanism: Mechanism, exact: Integers, asked: Release) -> Any:
         """Draw the answer."""
         return mechanism.draw(exact, asked.sensitivity)
+
+
+# A learner that looks at the name of the session finds the one that jobs have.
+_Recorder.__name__, _Recorder.__qualname__, _Recorder.__module__ = "Session", "Session", Session.__module__
 
 
 class _Player(_Recorder):
@@ -123,6 +130,9 @@ class _Player(_Recorder):
         if share > 1:
             raise Divergence("sensitivity", f"{where}: a neighbour moves it by {share:.4g} of what is declared")
         return share
+
+
+_Player.__name__, _Player.__qualname__, _Player.__module__ = "Session", "Session", Session.__module__
 
 
 def moved(one: Any, other: Any, norm: str) -> int:
@@ -197,6 +207,8 @@ def _run(learner: Rehearsable, session: _Recorder) -> str:
         return digest_of(outcome)
     except Divergence:
         raise
+    except Unreadable as error:
+        raise Divergence("outcome", error.message) from None
     except PlanMismatch as error:
         raise Divergence("plan", error.message) from None
     except Exception as error:
