@@ -37,8 +37,9 @@ from accountant.noise.exact_weights import (
 from accountant.noise.noise_buffer import MAX_INT64, Adding
 from accountant.system.lazy_import import later
 from dpserve_verify.privacy.budget import NANO, from_nano
-from dpserve_verify.privacy.drawing import WIDEST_GAUSSIAN, WIDEST_LAPLACE, scale_of
+from dpserve_verify.privacy.drawing import scale_of
 from dpserve_verify.privacy.events import MAX_NOISE, BoundedRange, Gaussian, PureDp, SimpleEvent
+from dpserve_verify.privacy.pairs import WIDEST_GAUSSIAN, WIDEST_LAPLACE
 from dpserve_verify.privacy.selection import Distribution, Poisson
 
 compiled = later("accountant.noise.compiled_weights")

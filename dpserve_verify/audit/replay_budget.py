@@ -103,7 +103,8 @@ class DatasetState:
     stay with owners, who are the units and report, or with so many `institutions`; `shared`: owners send shares, to two
     aggregators. `held`: the accounts of the
     units that its families keep aside, beside those of the others, `families`; empty where none are. `promised`: the
-    total for one person over all blocks, whose accounts, for either part, are `people`.
+    total for one person over all blocks, whose accounts, for either part, are `people`. `relation`, `contributions`:
+    who neighbours are, and how many rows one unit may have.
     """
 
     seq: int
@@ -119,6 +120,8 @@ class DatasetState:
     promised: Budget | None = None
     people: tuple[str, ...] = ()
     institutions: int | None = None
+    relation: Relation = Relation.ADD_REMOVE
+    contributions: int = 1
 
 
 @dataclass
@@ -228,7 +231,16 @@ class Books:
         holdouts = tuple(self.held[identity] for identity in families if identity in self.held)
         person = read_budget(value["person"]) if "person" in value else None
         self.datasets[value["dataset"]] = DatasetState(
-            seq, *who, *about, remote, shared, holdouts, person, institutions=institutions
+            seq,
+            *who,
+            *about,
+            remote,
+            shared,
+            holdouts,
+            person,
+            institutions=institutions,
+            relation=parse_relation(value["relation"]),
+            contributions=value["unit"]["contributions"],
         )
 
     def withdraw(self, value: Value) -> DatasetState:

@@ -35,8 +35,8 @@ from dpserve_verify.keys import dsse
 from dpserve_verify.keys.trust import PublicKeys, fingerprint
 from dpserve_verify.log import notes, proofs
 from dpserve_verify.log.entry import read_entry
-from dpserve_verify.privacy import soundness
-from dpserve_verify.privacy.budget import Budget, nano, short_delta
+from dpserve_verify.privacy import pairs, soundness
+from dpserve_verify.privacy.budget import Budget, nano, parse_relation, short_delta
 from dpserve_verify.privacy.declared import declared_of
 from dpserve_verify.privacy.events import Plan, plan_from_json
 
@@ -252,6 +252,7 @@ def recompute(stated: ClaimForm, mechanisms: Sequence[MechanismForm]) -> tuple[D
         raise CertificateInvalid(f"claim: variant {stated.variant!r} does not go with delta {delta}")
     if not len(plan):
         raise CertificateInvalid("claim: epsilon does not follow where no mechanism is listed")
+    _check_pairs(plan, stated)
     _check_curve(plan, stated)
     _check_epsilon(plan, stated, epsilon, delta)
     return epsilon, delta
@@ -261,6 +262,14 @@ def plan_of(mechanisms: Sequence[MechanismForm]) -> Plan:
     """Read the plan that a statement lists. InputError where it is none."""
     runs = [{key: part for key, part in run.to_json().items() if key != "library"} for run in mechanisms]
     return plan_from_json(runs)
+
+
+def _check_pairs(plan: Plan, stated: ClaimForm) -> None:
+    fault = pairs.fault_of(plan) or pairs.proof_fault(plan, parse_relation(stated.relation), stated.unit.contributions)
+    if fault is None and stated.bound in pairs.KNOWN:
+        fault = pairs.bound_fault(plan, stated.bound)
+    if fault is not None:
+        raise CertificateInvalid(fault)
 
 
 def _check_curve(plan: Plan, stated: ClaimForm) -> None:
@@ -287,10 +296,10 @@ def _check_epsilon(plan: Plan, stated: ClaimForm, epsilon: Decimal, delta: Decim
     then ours must give no more than what is stated. CertificateInvalid.
     """
     bound = stated.bound
-    if (bound == soundness.RENYI) != (stated.order is not None):
+    if (bound == pairs.RENYI) != (stated.order is not None):
         raise CertificateInvalid(f"claim: order {stated.order} does not go with the bound {bound:.60}")
     order = None if stated.order is None else Decimal(_order(stated.order))
-    if bound in soundness.KNOWN:
+    if bound in pairs.KNOWN:
         sound = soundness.holds(plan, bound, order, epsilon, delta)
     else:
         sound = soundness.holds_by_some(plan, epsilon, delta)

@@ -12,6 +12,7 @@ from enum import StrEnum
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.declared import own_kind
 from dpserve_verify.privacy.events import Plan
+from dpserve_verify.privacy.pairs import fault_of
 
 
 class ReleaseKind(StrEnum):
@@ -110,7 +111,12 @@ def kind_of(purpose: str) -> ReleaseKind:
 
 
 def kinds_of(plan: Plan) -> frozenset[ReleaseKind]:
-    """Look up what the releases of a plan are for. InputError where the closed list does not have one."""
+    """Look up what the releases of a plan are for. InputError where the closed list does not have one, or where a price
+    is not that of its mechanism.
+    """
+    fault = fault_of(plan)
+    if fault is not None:
+        raise InputError(fault)
     return frozenset(kind_of(release.purpose) for release, _ in plan.runs)
 
 

@@ -5,30 +5,14 @@ It imports no sampler, so verifiers can ask it too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from math import inf, nextafter
-from types import MappingProxyType
 
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.events import Gaussian, Release, RepeatAndSelect
-
-WIDEST_GAUSSIAN, WIDEST_LAPLACE = 2.0**55, 2.0**48  # scales up to which 64 bits hold the sizes of noise
-WIDEST: Mapping[str, float] = MappingProxyType(  # by mechanism
-    {
-        "exponential": inf,
-        "exponential-per-row": inf,
-        "permute-and-flip": inf,
-        "permute-and-flip-per-row": inf,
-        "discrete-laplace": WIDEST_LAPLACE,
-        "discrete-gaussian": WIDEST_GAUSSIAN,
-        "objective-perturbation": WIDEST_GAUSSIAN,
-        "one-of-k": inf,
-    }
-)
-SELECTION = "private-selection"  # a random number of runs; the plan does not say by which mechanisms each run draws
+from dpserve_verify.privacy.pairs import PAIRS, SELECTION
 
 
 @lru_cache(maxsize=256)
@@ -53,10 +37,11 @@ def is_wide(release: Release) -> bool | None:
     event = release.event
     if isinstance(event, RepeatAndSelect):
         raise InputError(f"mechanism={release.mechanism:.80}: a choice among runs is made by {SELECTION}")
-    if release.mechanism not in WIDEST:
-        raise InputError(f"mechanism={release.mechanism:.80}: nobody is known to draw for it; name it in WIDEST")
+    widest = PAIRS[release.mechanism].widest if release.mechanism in PAIRS else None
+    if widest is None:
+        raise InputError(f"mechanism={release.mechanism:.80}: nobody is known to draw for it; name it in PAIRS")
     if isinstance(event, Gaussian):
         scale = scale_of(release.sensitivity, event.noise_multiplier, 1)
     else:
         scale = scale_of(release.sensitivity, event.epsilon)
-    return scale > WIDEST[release.mechanism]
+    return scale > widest

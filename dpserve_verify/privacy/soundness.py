@@ -22,8 +22,9 @@ from dpserve_verify.faster import FASTER
 from dpserve_verify.formats.canonical import decimal_string, parse_decimal
 from dpserve_verify.privacy.adaptive_opinion import adaptive_delta
 from dpserve_verify.privacy.board import board_of
-from dpserve_verify.privacy.budget import NANO, Budget, nano_string, parse_nano
+from dpserve_verify.privacy.budget import NANO, Budget, Relation, nano_string, parse_nano
 from dpserve_verify.privacy.events import Gaussian, Plan, RepeatAndSelect, plan_from_json
+from dpserve_verify.privacy.pairs import ADAPTIVE, GAUSSIAN, KNOWN, PURE, RENYI, bound_fault, fault_of, proof_fault
 from dpserve_verify.privacy.renyi import compose_grid
 from dpserve_verify.privacy.second_opinion import (
     curve_at,
@@ -33,8 +34,6 @@ from dpserve_verify.privacy.second_opinion import (
     to_epsilon,
 )
 
-PURE, RENYI, GAUSSIAN, ADAPTIVE = "pure", "renyi", "gaussian", "adaptive"
-KNOWN = (PURE, RENYI, GAUSSIAN, ADAPTIVE)
 SEARCHED = (
     1e-4  # a selection's figure is the best that a search finds; the accountant's was .9999966 of this one at least
 )
@@ -68,30 +67,46 @@ def require(holds: bool, otherwise: str) -> None:
         raise LedgerInvalid(otherwise)
 
 
-def judge_job(value: Value, orders: tuple[Decimal, ...]) -> tuple[Budget, int, Figures]:
+def judge_job(
+    value: Value, orders: tuple[Decimal, ...], relation: Relation, contributions: int
+) -> tuple[Budget, int, Figures]:
     """Return the request of a reservation, the number of releases it plans, and the price that it states at `orders`,
-    which are all that its dataset adds up. LedgerInvalid where price or claim is below what the plan's events come to.
-    Jobs are often alike: content that was judged once is known by its bytes.
+    which are all that its dataset adds up. LedgerInvalid where price or claim is below what the plan's events come to,
+    or where these are not the price of its mechanisms for such neighbours. Jobs are often alike: content that was
+    judged once is known by its bytes.
     """
     parts = [value[part] for part in ("epsilon", "delta", "plan", "price", "claim")]
-    return _judge_job(marshal.dumps(parts, _NO_REFERENCES), orders)
+    return _judge_job(marshal.dumps(parts, _NO_REFERENCES), orders, relation, contributions)
 
 
 @lru_cache(maxsize=4096)
-def _judge_job(content: bytes, orders: tuple[Decimal, ...]) -> tuple[Budget, int, Figures]:
+def _judge_job(
+    content: bytes, orders: tuple[Decimal, ...], relation: Relation, contributions: int
+) -> tuple[Budget, int, Figures]:
     epsilon, delta, planned, cost, claimed = marshal.loads(content)
     asked, plan = Budget(parse_decimal(epsilon), parse_decimal(delta)), plan_from_json(planned)
     one_form = plan.to_json() == planned and len(plan) > 0
     require(one_form, "plan: must be in the one form that plans are stored in")
     figures = judge_price(plan, cost, orders)
     judge_claim(plan, asked, claimed)
+    require_pairs(plan, claimed["bound"], relation, contributions)
     return asked, len(plan), figures
 
 
-def judge_price(plan: Plan, stored: Any, orders: tuple[Decimal, ...]) -> Figures:
-    """Read and judge the price that an entry states for `plan`. LedgerInvalid as `read_figures`, and where a figure is
-    below what the definitions give.
+def require_pairs(plan: Plan, bound: str, relation: Relation, contributions: int) -> None:
+    """Raise LedgerInvalid unless each line of a plan is the price of its mechanism, with the lines that must follow,
+    and both that and the bound that is claimed are proved for these neighbours.
     """
+    fault = fault_of(plan) or bound_fault(plan, bound) or proof_fault(plan, relation, contributions)
+    require(fault is None, fault or "")
+
+
+def judge_price(plan: Plan, stored: Any, orders: tuple[Decimal, ...]) -> Figures:
+    """Read and judge the price that an entry states for `plan`. LedgerInvalid as `read_figures`, where a figure is
+    below what the definitions give, and where an event is not the price of its mechanism.
+    """
+    fault = fault_of(plan)
+    require(fault is None, fault or "")
     figures = read_figures(stored, orders)
     require_price(plan, figures, orders)
     return figures

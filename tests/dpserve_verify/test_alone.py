@@ -18,7 +18,7 @@ from dpserve_verify.privacy.adaptive_opinion import worst_range
 
 ROOT = Path(__file__).resolve().parents[2]
 VECTORS = [(each.parent.name, json.loads(each.read_text())) for each in sorted(FOLDER.glob("*/expected.json"))]
-LAYERS = {"log", "figures", "budgets", "rules", "epsilon", "curve"}
+LAYERS = {"log", "figures", "budgets", "rules", "epsilon", "curve", "pairs"}
 LAYERS |= {"signature", "subject", "proof", "binding", "standing"}
 CODES = {"sound": 0, "forged": 4}
 

@@ -25,12 +25,19 @@ from accountant.store import store, tables
 from dpserve_verify.formats import canonical, merkle
 from dpserve_verify.log import notes
 from dpserve_verify.privacy.budget import Budget, Relation
-from dpserve_verify.privacy.events import BoundedRange, Event, Gaussian, Plan, PureDp, Release
+from dpserve_verify.privacy.events import BoundedRange, Event, Gaussian, Plan, PureDp, Release, RepeatAndSelect
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "data"
 TOTAL = Budget.of("3", "0.000001")
 SMALL_ROWS = 400
+
+MECHANISMS = {  # and norms, that an event is the price of
+    BoundedRange: ("exponential", "range"),
+    PureDp: ("permute-and-flip", "range"),
+    Gaussian: ("discrete-gaussian", "l2"),
+    RepeatAndSelect: ("private-selection", "run"),
+}
 
 
 @contextmanager
@@ -62,9 +69,7 @@ def request(dataset: str = "adult", epsilon: str = "0.5", delta: str = "0.000001
 
 
 def plan(event: Event = BoundedRange(Decimal("0.02")), count: int = 25) -> Plan:  # noqa: B008 frozen
-    mechanism = {BoundedRange: "exponential", PureDp: "permute-and-flip", Gaussian: "discrete-gaussian"}[type(event)]
-    norm = "l2" if isinstance(event, Gaussian) else "range"
-    return Plan(((Release("select a 1-rule by weighted agreement", mechanism, norm, 1, event), count),))
+    return Plan(((Release("select a 1-rule by weighted agreement", *MECHANISMS[type(event)], 1, event), count),))
 
 
 def reserve(ledger: Ledger, asked: Request | None = None, what: Plan | None = None, **options) -> Job:

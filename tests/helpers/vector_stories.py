@@ -521,7 +521,7 @@ def campaign_of_reports(home: Home) -> None:
     for turns, epsilon in ((0, "0.5"), (2, "1")):
         definition = hexes(f"definition {turns}")
         asked = {"definition": definition, "owners": 500, "least": 100} | ({"turns": turns} if turns else {})
-        report = Release("one report of one owner", "one-of-k", "range", 1, PureDp(Decimal(epsilon)))
+        report = Release("one report of one owner", "one-of-k", "replacement", 1, PureDp(Decimal(epsilon)))
         job = reserve(
             ledger, Request("wards", "one-of-k", Budget.of(epsilon), asked, f"m{turns}"), Plan(((report, 1),))
         )

@@ -53,11 +53,12 @@ Leaves = list[bytes]
 SOUND, FORGED = "sound", "forged"
 LAYERS = {
     "log": "the entries are those that the checkpoint's key signed",
-    "figures": "prices, claims and filters are at least what the definitions give",
+    "figures": "prices, claims and filters are at least what the definitions give, of events that are the mechanisms'",
     "budgets": "sums follow from the entries, and no account is overspent",
     "rules": "every entry has its form, its place and its right",
     "epsilon": "the stated epsilon is at least what the listed mechanisms come to, by the bound that is named",
     "curve": "the pure sum and the Renyi figures are at least what the listed mechanisms come to",
+    "pairs": "each event is the price of its mechanism, with the lines that must follow it",
     "signature": "a pinned issuer key signed the certificate",
     "subject": "the certificate is about this file",
     "proof": "the entry is in the tree that the checkpoint's key signed",
@@ -298,6 +299,14 @@ def claim_halved(leaves: Leaves) -> Leaves:
     return replaced(leaves, at, claim={**said, "epsilon": decimal_string(Decimal(said["epsilon"]) / 2)})
 
 
+def of_another_mechanism(leaves: Leaves) -> Leaves:
+    """Permute-and-flip at the price of the exponential mechanism, whose losses lie in half of the interval."""
+    at = first(leaves, "reserved")
+    return replaced(
+        leaves, at, plan=[{**run, "mechanism": "permute-and-flip"} for run in json.loads(leaves[at])["plan"]]
+    )
+
+
 def cap_raised(leaves: Leaves) -> Leaves:
     at = first(leaves, "dataset-registered")
     lines = json.loads(leaves[at])["filter"]
@@ -360,6 +369,9 @@ FORGERIES = {
         "four-jobs", "budgets", "a price is given back twice: sums below zero", more("released", "released")
     ),
     "claim-halved": Forgery("four-jobs", "figures", "a claim of half the epsilon", claim_halved),
+    "mechanism-of-another-price": Forgery(
+        "four-jobs", "figures", "permute-and-flip at the price of bounded range", of_another_mechanism
+    ),
     "cap-raised": Forgery("four-jobs", "figures", "a cap that the total does not give", cap_raised),
     "committed-before-start": Forgery(
         "four-jobs", "rules", "rows were read by a job that never began", more("committed", released=DIGEST)
@@ -646,22 +658,22 @@ LOGS: dict[str, tuple[str, Callable[[Path], None] | None]] = {
 # ---- claims ----------------------------------------------------------------------------------------------------------
 
 
-MECHANISMS = {
-    BoundedRange: "exponential",
-    PureDp: "permute-and-flip",
-    Gaussian: "discrete-gaussian",
-    RepeatAndSelect: "private-selection",
-}
-
-
 def planned(*runs: tuple[Any, int]) -> Plan:
     """A plan that draws by the mechanism which the event is of."""
     purposes = "select a 1-rule by weighted agreement", "count rows per bin"
     made = [(event, count, purpose) for (event, count), purpose in zip(runs, purposes, strict=False)]
-    return Plan(tuple((Release(why, MECHANISMS[type(each)], "l2", 1000, each), count) for each, count, why in made))
+    return Plan(tuple((Release(why, *ledgers.MECHANISMS[type(each)], 1000, each), count) for each, count, why in made))
 
 
 TUNED = RepeatAndSelect(geometric(Decimal("0.05")), ((BoundedRange(Decimal("0.02")), 10), (PureDp(Decimal("0.01")), 1)))
+MINIMUM = Plan.of(
+    Release(f"minimise a convex loss{words}", "objective-perturbation", "l2", sensitivity, event)
+    for words, sensitivity, event in (
+        ("", 1000, Gaussian(Decimal(9))),
+        (": how the loss curves", 1, PureDp(Decimal("0.03"))),
+        (": how near the minimum is", 7, Gaussian(Decimal(180))),
+    )
+)
 CLAIMS = {
     "claim-pure": (planned((PureDp(Decimal("0.05")), 4), (BoundedRange(Decimal("0.1")), 2)), "0"),
     "claim-renyi": (planned((Gaussian(Decimal(30)), 20), (PureDp(Decimal("0.01")), 2)), "0.000001"),
@@ -669,6 +681,24 @@ CLAIMS = {
     "claim-adaptive": (planned((BoundedRange(Decimal("0.0248")), 60)), "0.000001"),
     "claim-adaptive-of-coins": (planned((PureDp(Decimal("0.05")), 60)), "0.000001"),
     "claim-of-a-choice": (planned((TUNED, 1)), "0.000001"),
+    "claim-of-a-minimum": (MINIMUM, "0.000001"),
+}
+MISPAIRED: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
+    "claim-of-another-mechanism": (
+        "claim-gaussian",
+        "exponential mechanisms at the price of Gaussian noise",
+        lambda runs: [{**run, "mechanism": "exponential", "norm": "range"} for run in runs],
+    ),
+    "claim-of-a-wider-range": (
+        "claim-adaptive",
+        "permute-and-flip at the price of bounded range",
+        lambda runs: [{**run, "mechanism": "permute-and-flip"} for run in runs],
+    ),
+    "claim-of-a-minimum-alone": (
+        "claim-of-a-minimum",
+        "objective perturbation without what its curvature and its nearness cost",
+        lambda runs: runs[:1],
+    ),
 }
 
 
@@ -713,6 +743,14 @@ def write_claims() -> None:
             (folder / "statement.json").write_bytes(canonical.encode(statement, 1 << 20))
             verdicts = {each: FORGED if each == wrong else SOUND for each in ("epsilon", "curve")}
             finish(folder, Vector("claim", verdicts, why, needs=needs))
+    for name, (base, why, change) in MISPAIRED.items():
+        plan, delta = CLAIMS[base]
+        statement = json.loads(Office().statement(b"a model", plan, delta=delta))
+        statement["predicate"]["mechanisms"] = change(statement["predicate"]["mechanisms"])
+        folder = FOLDER / name
+        folder.mkdir()
+        (folder / "statement.json").write_bytes(canonical.encode(statement, 1 << 20))
+        finish(folder, Vector("claim", {"epsilon": SOUND, "curve": SOUND, "pairs": FORGED}, why))
 
 
 # ---- bundles ---------------------------------------------------------------------------------------------------------

@@ -59,6 +59,53 @@ const GAUSSIAN = {
 };
 const EVENTS = { "bounded-range": BOUNDED_RANGE, "pure-dp": PURE_DP, gaussian: GAUSSIAN };
 
+// ---- which price goes with which mechanism: the table of docs/privacy/prices.md
+
+const BOTH = ["add-remove", "replace-one"];
+const CHOICE = { norm: "range", events: ["bounded-range"], bounds: ["pure", "renyi", "adaptive"], follows: [], relations: BOTH, most: null };
+const PURE = { ...CHOICE, events: ["pure-dp"] };
+const CURVED = [
+  [": how the loss curves", "pure-dp"],
+  [": how near the minimum is", "gaussian"],
+];
+const SUM = { ...CHOICE, norm: "l2", events: ["gaussian"], bounds: ["renyi", "gaussian"] };
+const EVERY = ["pure", "renyi", "gaussian", "adaptive"];
+export const PAIRS = {
+  exponential: CHOICE,
+  "exponential-per-row": CHOICE,
+  "permute-and-flip": PURE,
+  "permute-and-flip-per-row": PURE,
+  "discrete-laplace": { ...PURE, norm: "l1" },
+  "discrete-gaussian": SUM,
+  "objective-perturbation": { ...SUM, bounds: ["renyi"], follows: CURVED, relations: ["add-remove"], most: 1 },
+  "one-of-k": { ...PURE, norm: "replacement", relations: ["replace-one"], most: 1 },
+  "private-selection": { ...CHOICE, norm: "run", events: ["repeat-and-select"] },
+  "vouched-program": { ...CHOICE, norm: "declared", events: ["pure-dp", "gaussian"], bounds: EVERY },
+};
+
+// Throws where a line is not the price of its mechanism, or lacks lines that must follow it.
+function checkPairs({ claim, mechanisms }) {
+  let due = [];
+  for (const run of mechanisms) {
+    const [pair, type] = [Object.hasOwn(PAIRS, run.mechanism) && PAIRS[run.mechanism], run.event.type];
+    need(pair, `claim: no price of the mechanism ${run.mechanism} is known`);
+    need(run.norm === pair.norm, `claim: the sensitivity of ${run.mechanism} is in ${pair.norm}`);
+    need(pair.relations.includes(claim.relation), `claim: ${run.mechanism} is not proved for ${claim.relation} neighbours`);
+    need(pair.most === null || claim.unit.contributions <= pair.most, `claim: ${run.mechanism} is not proved for several rows of a unit`);
+    need(!EVERY.includes(claim.bound) || pair.bounds.includes(claim.bound), `claim: the ${claim.bound} bound is not proved for ${run.mechanism}`);
+    if (due.length > 0) {
+      const [purpose, mechanism, event] = due.shift();
+      const stands = run.purpose === purpose && run.mechanism === mechanism && type === event && run.count === 1;
+      need(stands, `claim: the line ${purpose} is missing`);
+      continue;
+    }
+    need(pair.events.includes(type), `claim: ${type} is not the price of ${run.mechanism}`);
+    need(pair.follows.length === 0 || run.count === 1, `claim: ${run.mechanism} stands once, before its further lines`);
+    due = pair.follows.map(([words, event]) => [run.purpose + words, run.mechanism, event]);
+  }
+  need(due.length === 0, "claim: lines that must follow the last are missing");
+}
+
 const pureOf = ({ event }) => EVENTS[event.type].pure(event);
 const rdpNano = ({ event }, order) => Math.ceil(EVENTS[event.type].renyi(event, order) * 1e9) + 1;
 const composed = (runs, order) => runs.reduce((sum, run) => sum + run.count * rdpNano(run, order), 0);
@@ -242,6 +289,7 @@ export function checkClaim(predicate) {
   headline(predicate);
   if (mechanisms.some((run) => run.event.type === "repeat-and-select")) return { open: "it paid for a private choice among runs" };
   mechanisms.forEach(checkRun);
+  checkPairs(predicate);
   const [epsilon, delta] = [Number(claim.epsilon), Number(claim.delta)];
   need(nano(claim.epsilon) > 0n && delta >= 0 && delta < 1, "claim: epsilon must be above 0, delta from 0 to below 1");
   need((claim.variant === "pure") === (delta === 0), "claim: its variant does not go with its delta");

@@ -344,7 +344,7 @@ def test_owners_are_told_of_public_rows_only_where_there_are_some():
     found["public"]["hyperparameters"]["public_rows"] = "0" * 64
     assert "coordinates fitted to public rows" in sentences.derive({**found, "mechanisms": [
         {**found["mechanisms"][0], "purpose": "one report of one owner", "mechanism": "one-of-k",
-         "event": {"type": "pure-dp", "epsilon": "0.5"}}
+         "norm": "replacement", "event": {"type": "pure-dp", "epsilon": "0.5"}}
     ]})["preprocessing"]  # fmt: skip
 
 

@@ -59,6 +59,9 @@ SCRIPT = '{ parameter: "rho", pure: () => null, renyi: (event, a) => a * Number(
 PURE = "        case Gaussian():\n            return None\n"
 CURVE = "        case Gaussian():\n            return order /"
 
+PAIR = '  toy: { ...SUM, events: ["zcdp"], bounds: ["renyi"] },\n  exponential: CHOICE,\n'
+ROW = '        "toy": Pair("l2", (Zcdp,), (RENYI,)),\n        "exponential": _CHOICE,\n'
+
 # (file, what stands there, what stands there then), by the numbers of the recipe
 STEPS = {
     1: [("dpserve_verify/privacy/events.py", "SimpleEvent = BoundedRange | PureDp | Gaussian\n", EVENT)],
@@ -72,7 +75,14 @@ STEPS = {
         ),
     ],
     3: [("dpserve_verify/certificates/predicate.py", "Simple = EpsilonEvent | GaussianEvent\n", FORM)],
-    4: [("serving/pages/static/verify_claim.js", "gaussian: GAUSSIAN }", f"gaussian: GAUSSIAN, zcdp: {SCRIPT} }}")],
+    4: [
+        ("serving/pages/static/verify_claim.js", "gaussian: GAUSSIAN }", f"gaussian: GAUSSIAN, zcdp: {SCRIPT} }}"),
+        ("serving/pages/static/verify_claim.js", "  exponential: CHOICE,\n", PAIR),
+    ],
+    5: [
+        ("dpserve_verify/privacy/pairs.py", "Release, RepeatAndSelect\n", "Release, RepeatAndSelect, Zcdp\n"),
+        ("dpserve_verify/privacy/pairs.py", '        "exponential": _CHOICE,\n', ROW),
+    ],
 }
 
 KNOWN = """
@@ -87,6 +97,7 @@ from dpserve_verify.certificates.plain_words import event_text
 from dpserve_verify.certificates.predicate import MechanismForm, json_schema
 from accountant.privacy.claims import claim
 from dpserve_verify.privacy.events import Plan, PureDp, Release, RepeatAndSelect, Zcdp, plan_from_json
+from dpserve_verify.privacy.pairs import fault_of
 from dpserve_verify.privacy.renyi import GRID, compose_rdp
 from dpserve_verify.privacy.second_opinion import pure, renyi
 from dpserve_verify.privacy.selection import geometric
@@ -95,8 +106,9 @@ from training.tuning.ceilings import shape_of
 
 event = Zcdp(Decimal("0.01"))
 release = Release("a sum", "toy", "l2", 3, event)
-plan = Plan(((release, 7), (Release("a choice", "toy", "range", 1, PureDp(Decimal("0.02"))), 2)))
+plan = Plan(((release, 7), (Release("a choice", "permute-and-flip", "range", 1, PureDp(Decimal("0.02"))), 2)))
 assert plan_from_json(plan.to_json()) == plan
+assert fault_of(plan) is None
 found = claim(plan, Decimal("1e-6"))
 assert found.bound == "renyi"
 for order in GRID:
@@ -107,7 +119,7 @@ stored = {"epsilon": decimal_string(found.epsilon), "delta": "0.000001", "bound"
 judge_claim(plan, Budget(found.epsilon, Decimal("1e-6")), stored)
 
 selection = RepeatAndSelect(geometric(Decimal("0.1")), ((event, 2),))
-both = Plan(((release, 1), (Release("the best", "toy", "l2", 1, selection), 1)))
+both = Plan(((release, 1), (Release("the best", "private-selection", "run", 1, selection), 1)))
 forms = [MechanismForm.read({**run, "library": "toy"}) for run in both.to_json()]
 assert [event_text(form.event) for form in forms] == [
     "zcdp with rho 0.01",
@@ -124,7 +136,8 @@ line = lambda order: {"order": str(order), "epsilon": decimal_string(Decimal(com
 print(json.dumps({
     "house": accountant.__file__,
     "claim": {
-        "variant": "approximate", "pure": None, "rdp": [line(2), line(30.5)], **stored,
+        "variant": "approximate", "pure": None, "relation": "add-remove",
+        "unit": {"contributions": 1}, "rdp": [line(2), line(30.5)], **stored,
     },
     "mechanisms": plan.to_json(),
 }))
@@ -174,13 +187,14 @@ def test_the_recipe_names_the_files_that_the_walk_edits():
 
 @pytest.mark.slow
 @pytest.mark.system("node")
-def test_a_new_event_is_four_files(house):
+def test_a_new_event_is_five_files(house):
     take(house, 1)
     forgotten = types(house)
     assert forgotten.count('Argument 1 to "assert_never" has incompatible type "Zcdp"') == 2, forgotten
     take(house, 2)
     assert types(house).startswith("Success"), types(house)
     take(house, 3)
+    take(house, 5)
     done = run(house, sys.executable, "-c", KNOWN, path=f"{house}{os.pathsep}{ROOT}")
     assert done.returncode == 0, done.stderr
     predicate = json.loads(done.stdout)
@@ -196,17 +210,23 @@ def test_a_new_event_is_four_files(house):
 
 @pytest.mark.system("node")
 @pytest.mark.parametrize(
-    ("event", "sensitivity"),
-    [({"type": "pure-dp", "epsilon": "50"}, "1"), ({"type": "gaussian", "noise_multiplier": "1"}, "2")],
+    ("event", "sensitivity", "words"),
+    [
+        ({"type": "pure-dp", "epsilon": "50"}, "1", "gaussian bound is not proved for permute-and-flip"),
+        ({"type": "gaussian", "noise_multiplier": "1"}, "2", "the Gaussian bound does not apply"),
+    ],
 )
-def test_the_browser_gives_no_gaussian_claim_to_what_is_not_gaussian_on_its_grid(tmp_path, event, sensitivity):
+def test_the_browser_gives_no_gaussian_claim_to_what_is_not_gaussian_on_its_grid(tmp_path, event, sensitivity, words):
     static = ROOT / "serving" / "pages" / "static"
     claimed = {"variant": "approximate", "epsilon": "0.1", "delta": "0.000001", "bound": "gaussian", "order": None}
     claimed |= {"pure": event.get("epsilon"), "rdp": []}
-    mechanisms = [{"event": event, "count": 1, "sensitivity": sensitivity}]
+    pair = ("discrete-gaussian", "l2") if event["type"] == "gaussian" else ("permute-and-flip", "range")
+    drawn = dict(zip(("mechanism", "norm"), pair, strict=True))
+    mechanisms = [{**drawn, "event": event, "count": 1, "sensitivity": sensitivity}]
+    claimed |= {"relation": "add-remove", "unit": {"contributions": 1}}
     for name in ("verify_claim.js", "verify_formats.js"):
         shutil.copy(static / name, tmp_path / name)
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "predicate.json").write_text(json.dumps({"claim": claimed, "mechanisms": mechanisms}))
     (tmp_path / "check.js").write_text(BROWSER.replace("./serving/pages/static/", "./"))
-    assert "claim: the Gaussian bound does not apply" in run(tmp_path, "node", "check.js").stderr
+    assert words in run(tmp_path, "node", "check.js").stderr

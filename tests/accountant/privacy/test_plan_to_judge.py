@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from ledgers import MECHANISMS
 
 from accountant.certificates.statement import order_text
 from accountant.privacy.claims import RENYI, claim, price
 from dpserve_verify.errors import LedgerInvalid
 from dpserve_verify.formats.canonical import decimal_string
-from dpserve_verify.privacy.budget import MAX_EPSILON, NANO, Budget, from_nano
+from dpserve_verify.privacy.budget import MAX_EPSILON, NANO, Budget, Relation, from_nano
 from dpserve_verify.privacy.events import BoundedRange, Event, Gaussian, Plan, PureDp, Release, RepeatAndSelect
 from dpserve_verify.privacy.filter import Filter, price_to_json
 from dpserve_verify.privacy.selection import Poisson, TruncatedNegativeBinomial
@@ -51,7 +52,10 @@ def plans(draw: Any) -> Plan:
     runs = [(event, 1 if isinstance(event, RepeatAndSelect) else draw(COUNTS)) for event in events]
     sensitivity = draw(st.sampled_from([1, 2, 4096]))
     return Plan(
-        tuple((Release(f"{at}", "test", "l2", sensitivity, event), count) for at, (event, count) in enumerate(runs))
+        tuple(
+            (Release(f"{at}", *MECHANISMS[type(event)], sensitivity, event), count)
+            for at, (event, count) in enumerate(runs)
+        )
     )
 
 
@@ -67,7 +71,7 @@ def value_of(plan: Plan, delta: Decimal, total: Budget) -> tuple[dict[str, Any],
 
 
 def one(event: Event, count: int = 1) -> Plan:
-    return Plan(((Release("one", "test", "l2", 1, event), count),))
+    return Plan(((Release("one", *MECHANISMS[type(event)], 1, event), count),))
 
 
 # What the auditor refused before: its search and the accountant's ended at other orders, or looked less closely.
@@ -86,7 +90,7 @@ TOTALS = [("1", "0"), ("0.001", "0.000001"), ("3", "0.000001"), ("100", "0.00000
 @given(plans(), st.sampled_from(["0", "0.0000000001", "0.000001", "0.01"]), st.sampled_from(TOTALS))
 def test_what_the_accountant_prices_is_sound_and_half_of_it_is_not(plan, delta, total):
     value, orders = value_of(plan, Decimal(delta), Budget.of(*total))
-    asked, releases, figures = judge_job(value, orders)
+    asked, releases, figures = judge_job(value, orders, Relation.ADD_REMOVE, 1)
     assert (asked.delta, releases) == (Decimal(delta), len(plan))
     chosen = any(isinstance(event, RepeatAndSelect) for event, _ in plan.events)
     price, told = value["price"], value["claim"]
@@ -108,4 +112,4 @@ def half(figure: int) -> str:
 
 def refused(value: dict[str, Any], orders: tuple[Decimal, ...]) -> None:
     with pytest.raises(LedgerInvalid, match="below what the definitions give"):
-        judge_job(value, orders)
+        judge_job(value, orders, Relation.ADD_REMOVE, 1)

@@ -9,6 +9,7 @@ from math import exp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ledgers import MECHANISMS
 
 from accountant.privacy import adaptive, gdp
 from accountant.privacy.claims import ADAPTIVE, BOUNDS, GAUSSIAN, PURE, RENYI, Claim, claim, price
@@ -28,7 +29,7 @@ DELTA = Decimal("0.000001")
 
 
 def plan(*runs) -> Plan:
-    return Plan(tuple((Release("test", "test", "l2", 1000, event), count) for event, count in runs))
+    return Plan(tuple((Release("test", *MECHANISMS[type(event)], 1000, event), count) for event, count in runs))
 
 
 RANGES = plan((BoundedRange(Decimal("0.0248")), 99))

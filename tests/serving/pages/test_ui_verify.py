@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from expected_verdicts import EXPECTED, concerning
 from expected_verdicts import FOLDER as VECTORS
-from ledgers import hexes, plan
+from ledgers import MECHANISMS, hexes, plan
 from offices import ORIGIN, Filed, Office, dataset, office, public_of
 from securesystemslib.signer import CryptoSigner, SSlibKey
 from stated import stated
@@ -300,17 +300,13 @@ def test_inclusion_at_every_place(checker, size):
         assert checker.ask(**parts(given, made.trust))["ok"]
 
 
+VOTE = "select a 1-rule by weighted agreement"
 BEST = "the best by score of a random number of runs, each with a setting drawn from the grid"
 
 
 def releases(*runs: tuple[str, str, int]) -> Plan:
     kinds = {"range": BoundedRange, "pure": PureDp, "gauss": Gaussian}
-    return Plan(
-        tuple(
-            (Release("select a 1-rule by weighted agreement", "exponential", "range", 1048576, kinds[k](Decimal(e))), n)
-            for k, e, n in runs
-        )
-    )
+    return Plan(tuple((Release(VOTE, *MECHANISMS[kinds[k]], 1048576, kinds[k](Decimal(e))), n) for k, e, n in runs))
 
 
 CLAIMS = {
