@@ -15,6 +15,7 @@ from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property, partial
+from operator import is_
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -85,7 +86,7 @@ def _digest(value: Any, within: dict[int, Any]) -> tuple[bytes, bool]:
         return b"what it is part of", False
     state = tuple(getattr(value, "__dict__", {}).values())
     kept = _kept.get(id(value))
-    if kept is not None and len(kept[1]) == len(state) and all(map(_is, kept[1], state)):
+    if kept is not None and len(kept[1]) == len(state) and all(map(is_, kept[1], state)):
         return kept[2], True
     into = hashlib.sha256(f"{kind.__module__}.{kind.__qualname__}".encode())
     fixed = isinstance(value, tuple | frozenset) or getattr(
@@ -102,10 +103,6 @@ def _digest(value: Any, within: dict[int, Any]) -> tuple[bytes, bool]:
             _kept.clear()
         _kept[id(value)] = value, state, into.digest()
     return into.digest(), fixed
-
-
-def _is(one: Any, other: Any) -> bool:
-    return one is other
 
 
 def _class_parts(kind: type) -> Iterator[Any]:
@@ -140,7 +137,10 @@ def _parts(value: Any) -> Iterator[Any]:
     elif isinstance(value, CodeType):
         yield from (value.co_code, value.co_consts, value.co_names, value.co_varnames, value.co_freevars)
     elif isinstance(value, CellType):
-        yield from _cell_parts(value)
+        try:
+            yield value.cell_contents
+        except ValueError:
+            yield "empty"
     elif isinstance(value, BuiltinFunctionType):
         owner = value.__self__
         yield from (value.__module__, value.__qualname__, None if isinstance(owner, ModuleType) else owner)
@@ -169,13 +169,6 @@ def _function_parts(function: FunctionType) -> Iterator[Any]:
         value = function.__globals__.get(name)
         if not callable(value) and not isinstance(value, ModuleType):
             yield (name, value)
-
-
-def _cell_parts(cell: CellType) -> Iterator[Any]:
-    try:
-        yield cell.cell_contents
-    except ValueError:
-        yield "empty"
 
 
 def _contents(value: Any) -> Iterator[Any]:
