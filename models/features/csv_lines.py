@@ -43,7 +43,17 @@ class CsvLines:
         self._columns = [*form.columns]
         cut = map(_cut_at_blanks, source) if form.delimiter == " " else None
         self._rows: Iterator[list[str]] = self._reader if cut is None else cut
+        if form.skip_rows:
+            self._rows = self._without_nobody(self._rows, form)
         self._lines = 0 if self._columns else 1 if cut is not None else None  # of the names; None: as the reader counts
+
+    @staticmethod
+    def _without_nobody(rows: Iterator[list[str]], form: Form) -> Iterator[list[str]]:
+        """Yield the rows, those that are nobody's as empty lines: the names of the columns are none of them."""
+        if not form.columns:
+            yield from islice(rows, 1)
+        for cells in rows:
+            yield [] if cells and form.is_nobody(cells) else cells
 
     def __iter__(self) -> Iterator[list[str]]:
         """Iterate over the rows; an empty line is one without cells. Raises csv.Error, of which `explain_quotes` tells

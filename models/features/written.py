@@ -10,7 +10,7 @@ import encodings
 import pkgutil
 import re
 import string
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
@@ -77,7 +77,9 @@ def list_encodings() -> tuple[str, ...]:
 class Form:
     """How a text file is cut into cells: " " stands for any number of blanks and tabs, ", " for a comma and the blanks
     after it. `columns`: their names, where no line of the file has them; `skip`: lines before that line, or before the
-    rows. `sheet`: of a workbook, where several hold cells. ValueError where its encoding is none.
+    rows. `sheet`: of a workbook, where several hold cells. `skip_rows`: texts, of which one stands first in each row
+    that is nobody's, a total for instance; `*` at its end stands for anything, "" for a row without a text. ValueError
+    where its encoding is none.
     """
 
     delimiter: Delimiter = ","
@@ -85,11 +87,21 @@ class Form:
     sheet: str = ""
     columns: tuple[str, ...] = ()
     skip: int = 0
+    skip_rows: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Name the encoding as it is named here."""
+        object.__setattr__(self, "skip_rows", tuple(self.skip_rows))
         object.__setattr__(self, "encoding", encoding_named(self.encoding))
         object.__setattr__(self, "columns", tuple(self.columns))
+
+    def is_nobody(self, cells: Iterable[str]) -> bool:
+        """Return whether a row is nobody's, by the first text that stands in it."""
+        first = next((text for cell in cells if (text := cell.strip())), "")
+        return any(
+            first.startswith(said[:-1]) if said.endswith("*") else first == said
+            for said in map(str.strip, self.skip_rows)
+        )
 
     @property
     def mark(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, time
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -13,12 +14,32 @@ MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 RELATED = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 PACKAGE = "http://schemas.openxmlformats.org/package/2006"
 KIND = "application/vnd.openxmlformats-officedocument.spreadsheetml"
-STYLES = f"""<styleSheet xmlns="{MAIN}"><fonts count="1"><font/></fonts><fills count="1"><fill/></fills>
-<borders count="1"><border/></borders><cellStyleXfs count="1"><xf/></cellStyleXfs><cellXfs count="4"><xf numFmtId="0"/>
+STYLES = f"""<styleSheet xmlns="{MAIN}">
+<numFmts count="2"><numFmt numFmtId="164"
+formatCode="0.0&quot; %&quot;"/><numFmt numFmtId="165" formatCode="0.0 %"/></numFmts>
+<fonts count="1"><font/></fonts><fills count="1"><fill/></fills>
+<borders count="1"><border/></borders><cellStyleXfs count="1"><xf/></cellStyleXfs><cellXfs count="7"><xf numFmtId="0"/>
 <xf numFmtId="14" applyNumberFormat="1"/><xf numFmtId="22" applyNumberFormat="1"/>
 <xf numFmtId="21" applyNumberFormat="1"/>
+<xf numFmtId="10"/><xf numFmtId="165"/><xf numFmtId="164"/>
 </cellXfs></styleSheet>"""
+PER_CENT, OWN_PER_CENT, NO_PER_CENT = 4, 5, 6  # styles of numbers: the last has the sign as a text alone
 EPOCH = datetime(1899, 12, 30)
+
+
+@dataclass(frozen=True)
+class Styled:
+    """A number in a style."""
+
+    number: float
+    style: int = PER_CENT
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A formula, with its value or, as programs write it that compute none, without."""
+
+    value: float | None = None
 
 
 def write_workbook(path: Path, sheets: Mapping[str, Sequence[Sequence[object]]]) -> Path:
@@ -62,6 +83,10 @@ def _cell(row: int, place: int, cell: object) -> str:
     where = f'r="{chr(65 + place)}{row}"'
     if cell is None:
         return ""
+    if isinstance(cell, Styled):
+        return f'<c {where} s="{cell.style}"><v>{cell.number!r}</v></c>'
+    if isinstance(cell, Formula):
+        return f"<c {where}><f>1+1</f>{'<v></v>' if cell.value is None else f'<v>{cell.value!r}</v>'}</c>"
     if isinstance(cell, bool):
         return f'<c {where} t="b"><v>{int(cell)}</v></c>'
     if isinstance(cell, datetime):

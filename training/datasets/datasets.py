@@ -52,7 +52,7 @@ from training.rows.partitions.threads import Threads, cuts
 from training.rows.people.parts import Parting
 from training.rows.schema.refined_schema import check_refined
 from training.rows.schema.schema import Schema, parse_schema
-from training.rows.tables.data import check_left_out
+from training.rows.tables.data import check_left_out, require_used
 from training.rows.tables.file_check import FileCheck, explaining
 from training.rows.tables.partition_source import Source
 from training.rows.tables.row_files import column_types
@@ -90,6 +90,7 @@ def register(
     """
     check_left_out(schema := parse_schema(raw := schema_bytes(schema_file)), relation)
     _check_free(home, check_name("dataset", name))
+    require_used(data, schema.form)
     types = column_types(data, schema.form)
     shared = {family.identity for other in families for family in home.ledger.dataset(other).families}
     relatives = [each for each in home.ledger.datasets() if not shared.isdisjoint(_identities(each))]

@@ -16,7 +16,7 @@ from training.planning.first_plan import check_first_job
 from training.rows.schema.schema import Schema
 from training.rows.sources.folders import open_table
 from training.rows.tables.column_counts import ColumnCount
-from training.rows.tables.data import reading
+from training.rows.tables.data import reading, require_used
 from training.rows.tables.file_check import FileCheck, find_problems, problem_of
 
 
@@ -26,6 +26,7 @@ def check_file(schema: Schema, data: Path) -> FileCheck:
     learnt by the schema.
     """
     check_first_job(schema)
+    require_used(data, schema.form)
     table = open_table(data, schema.form)  # what is no table at all is no problem of its columns
     counts: Mapping[str, ColumnCount] = {}
     try:

@@ -17,6 +17,7 @@ from ledgers import ROOT
 from workbooks import write_workbook
 
 from accountant.errors import DataError
+from models.features.written import Form
 from training.datasets.drafts.columns import ColumnAnswer
 from training.datasets.drafts.proposal import SchemaProposal
 from training.datasets.file_check import check_file
@@ -112,7 +113,7 @@ def test_a_row_of_a_workbook_is_named_as_the_spreadsheet_names_it(tmp_path):
         b"target: {name: ill, classes: ['no', 'yes']}\nrecords: 3\nfeatures: {age: {type: numeric, range: [0, 9]}}\n"
     )
     problems = {(problem.column, problem.found): problem.rows for problem in find_problems(schema, path).problems}
-    assert problems == {("ill", "nothing"): [3], ("age", "a number with a unit"): [4]}
+    assert problems == {("", "a row in which nothing stands"): [3], ("age", "a number with a unit"): [4]}
 
 
 def test_of_several_sheets_one_is_said(tmp_path):
@@ -130,7 +131,7 @@ def test_of_several_sheets_one_is_said(tmp_path):
     body["format"]["sheet"] = "2025"
     [problem] = check_file(parse_schema(yaml.safe_dump(body).encode()), path).problems
     assert problem.found.endswith("has no sheet '2025': 2023, 2024")
-    assert problem.remedy == "say `sheet: NAME` under `format`"
+    assert problem.remedy == "say `sheet: NAME` under `format`, or name one with the file, like 'a.xlsx#2023'"
 
 
 def test_what_is_no_such_file_is_refused_with_a_remedy(tmp_path, monkeypatch):
@@ -142,7 +143,8 @@ def test_what_is_no_such_file_is_refused_with_a_remedy(tmp_path, monkeypatch):
     (tmp_path / "a.xlsx").write_bytes(b"PK no workbook")
     assert refusal(tmp_path / "a.xlsx").endswith("save it anew as .xlsx")
     write_workbook(tmp_path / "b.xlsx", {"s": [[None], ["age"], [1]]})
-    assert refusal(tmp_path / "b.xlsx").endswith("delete what is above the row that has them")
+    assert "row 1 has no names; say `skip` under `format`" in refusal(tmp_path / "b.xlsx")
+    assert [*open_file(tmp_path / "b.xlsx", Form(skip=1)).types()] == ["age"]
     write_workbook(tmp_path / "c.xlsx", {"s": []})
     assert refusal(tmp_path / "c.xlsx").endswith("name another file")
     (tmp_path / "a.sav").write_bytes(b"no such thing")

@@ -160,7 +160,7 @@ class Drafts:
     def check(self, draft: Draft, schema: str, answers: Sequence[Json]) -> Draft:
         """Request a check of every row against a schema."""
         with self._alone(draft):
-            self._from(draft.id, COLUMNS, PROBLEMS, READY)
+            self._from(draft.id, COLUMNS, PROBLEMS, READY, UNREADABLE)  # a schema may say how it is read
             replace_unsynced(self.folder / draft.id / SCHEMA, schema.encode(), PRIVATE)
             return self._ask(replace(self._read(draft.id), state=CHECKING, answers=answers, refusal=None, **UNCHECKED))
 

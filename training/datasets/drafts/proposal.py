@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from training.rows.people.id_words import IDS, names_people, words_of
 from training.rows.schema.schema import called_again, has_no_name, parse_schema
 from training.rows.schema.schema_text import FILL_IN
 from training.rows.sources.cell_kinds import NO, YES
+from training.rows.sources.cell_tables import split_sheet
 from training.rows.sources.encoding import can_decode, describe_readings, list_readings
 from training.rows.sources.files import TEXT, CsvTable, form_ending
 from training.rows.sources.folders import FolderTable, open_table
@@ -107,7 +109,8 @@ class SchemaProposal:
         Raises DataError where the first line of a .csv holds what no column is called, so that it may be a row: nothing
         of it is repeated.
         """
-        form = Form(sheet=sheet) if sheet else form
+        path, named = split_sheet(path)
+        form = Form(sheet=sheet or named) if sheet or named else form
         try:
             form = _name_columns(path, form, header, look)
             form, seen, description, cells = _look_at(path, form) if look else (form or PLAIN, {}, "", {})
@@ -140,7 +143,7 @@ class SchemaProposal:
         repeating = [name for name in types if name not in by_name and name in seen and seen[name].like_ids]
         texts = [column for column in seen.values() if column.kind in ("text", "boolean")]
         trim = {"trim": True} if any(2 * column.padded > column.cells for column in texts) else {}
-        usual = {key: getattr(PLAIN, key) for key in ("delimiter", "encoding", "sheet", "columns", "skip")}
+        usual = {key: getattr(PLAIN, key) for key in ("delimiter", "encoding", "sheet", "columns", "skip", "skip_rows")}
         return cls(
             {name: declaration for name, (declaration, _) in drafts.items()},
             {name: reason for name, reason in reasons.items() if reason},
@@ -323,7 +326,10 @@ def _present_cells(column: pa.Array) -> Iterator[str]:
     """Yield the cells that are there, cut to what a line shows."""
     for start in range(0, len(column), FIRST_CELLS):
         for cell in column.slice(start, FIRST_CELLS):
-            if text := " ".join(str("" if cell.as_py() is None else cell.as_py()).split()):
+            shown = None
+            with suppress(ValueError):  # of nanoseconds, which Python has not
+                shown = cell.as_py()
+            if text := " ".join(str("" if shown is None else shown).split()):
                 yield text if len(text) <= CELL_LENGTH else f"{text[: CELL_LENGTH - 2]}.."
 
 

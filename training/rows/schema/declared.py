@@ -192,6 +192,7 @@ class Format(Strict):
     trim: StrictBool = False
     columns: tuple[StrictStr, ...] = ()
     skip: Annotated[StrictInt, Field(ge=0, le=100)] = 0
+    skip_rows: Annotated[tuple[Annotated[StrictStr, Field(max_length=200)], ...], Field(max_length=20)] = ()
     decimal: Decimal = "."
     thousands: Thousands = ""
     dates: Patterns = (ISO_DATE,)
@@ -215,4 +216,4 @@ class Format(Strict):
 
     def form(self) -> Form:
         """Return how a file is cut into cells."""
-        return Form(self.delimiter, self.encoding, self.sheet, self.columns, self.skip)
+        return Form(self.delimiter, self.encoding, self.sheet, self.columns, self.skip, self.skip_rows)

@@ -9,9 +9,9 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -29,7 +29,7 @@ from models.features.column_law import NULLS
 from models.features.csv_lines import CsvLines, OtherDelimiter, broken_quote, explain_quotes, name_columns
 from models.features.written import PLAIN, Form
 from training.rows import kernels
-from training.rows.sources.cell_tables import SHEETS, STATISTICS, CellTable
+from training.rows.sources.cell_tables import MOST_ABOVE, SHEETS, STATISTICS, CellTable, split_sheet
 
 BATCH_ROWS = READ_BYTES = 1 << 16
 BATCH_BYTES, FIRST_ROWS = 1 << 24, 256
@@ -79,7 +79,16 @@ class Table(Protocol):
 
 def ending(path: Path) -> str:
     """Return the ending of the file's name, one of ENDINGS; "" where it has none of them."""
-    return next((suffix for suffix in ENDINGS if path.name.lower().endswith(suffix)), "")
+    name = split_sheet(path)[0].name.lower()
+    return next((suffix for suffix in ENDINGS if name.endswith(suffix)), "")
+
+
+def unused_keys(path: Path, form: Form) -> list[str]:
+    """Return the keys of `format` that say which rows and cells of another kind of file than this one are read."""
+    is_text = form_ending(path) in TEXT
+    keys = ["sheet"] if is_text else ["sheet", "columns", "skip", "skip_rows"]
+    keys = [] if ending(path) in SHEETS else keys
+    return [key for key in keys if getattr(form, key) != getattr(PLAIN, key)]
 
 
 def form_ending(path: Path) -> str:
@@ -95,8 +104,9 @@ def no_such_file(data: str) -> str:
 
 
 def open_file(path: Path, form: Form = PLAIN) -> Table:
-    """Open a file by its ending. DataError where it has none of ENDINGS."""
-    suffix = ending(path)
+    """Open a file by its ending; `book.xlsx#name` is a sheet of a workbook. DataError where it has none of ENDINGS."""
+    path, sheet = split_sheet(path)
+    form, suffix = replace(form, sheet=sheet) if sheet else form, ending(path)
     if not suffix:
         raise DataError(f"data={path.name}: must end in .parquet or .csv (or {SAID})")
     if path.exists() and not path.is_file():  # a pipe: it would be waited for, and can be read once
@@ -122,17 +132,21 @@ class ParquetTable:
     def types(self) -> dict[str, pa.DataType | None]:
         """Read names and types from the footer."""
         schema = self._footer.schema.to_arrow_schema()
-        _check_once(self.name, schema.names)
-        return dict(zip(schema.names, schema.types, strict=True))
+        return dict(zip(name_columns(schema.names), schema.types, strict=True))
 
     def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
         """Yield as many rows at once as come to BATCH_BYTES; where texts are long, each once, as words and codes."""
-        names = [name for name, kind in self.types().items() if name in columns and kind is not None and _is_text(kind)]
+        own = dict(zip(self.types(), self._footer.schema.to_arrow_schema().names, strict=True))
+        read = [*dict.fromkeys(own[name] for name in columns)]
+        names = [own[name] for name, kind in self.types().items() if name in columns and kind and _is_text(kind)]
         file = self._open(names)
-        rows = self._rows_at_once(file, columns)
+        rows = self._rows_at_once(file, read)
         if names and rows >= FIRST_ROWS:
             file = self._open()
-        yield from file.iter_batches(max(FIRST_ROWS, rows), columns=list(columns))
+        for batch in file.iter_batches(max(FIRST_ROWS, rows), columns=read):
+            called = {stands: [name for name, other in own.items() if other == stands] for stands in read}
+            names = [called[stands].pop(0) for stands in batch.schema.names]
+            yield pa.RecordBatch.from_arrays(batch.columns, names).select(list(columns))
 
     @cached_property
     def _footer(self) -> pyarrow.parquet.FileMetaData:
@@ -179,7 +193,8 @@ class ArrowTable:
         stream = source.read(6) != b"ARROW1"
         source.seek(0)
         schema = (ipc.open_stream(source) if stream else ipc.open_file(source)).schema
-        fields = None if columns is None else [schema.get_field_index(name) for name in columns]
+        names = name_columns(schema.names)
+        fields = None if columns is None else sorted(map(names.index, columns))
         chosen = ipc.IpcReadOptions(included_fields=fields)
         source.seek(0)
         if stream:
@@ -190,12 +205,13 @@ class ArrowTable:
     def types(self) -> dict[str, pa.DataType | None]:
         """Read names and types from the head."""
         schema = self._read()[0]
-        _check_once(self.name, schema.names)
-        return dict(zip(schema.names, schema.types, strict=True))
+        return dict(zip(name_columns(schema.names), schema.types, strict=True))
 
     def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
         """Yield the batches as they lie in the file, cut to BATCH_ROWS."""
+        called = [name for name in self.types() if name in columns]
         for batch in self._read(columns)[1]:
+            batch = pa.RecordBatch.from_arrays(batch.columns, called)
             batch.validate(full=True)  # places within its buffers are the file's own words, followed by no check
             for start in range(0, len(batch), BATCH_ROWS):
                 yield batch.slice(start, BATCH_ROWS).select(list(columns))
@@ -255,7 +271,7 @@ class CsvTable:
 
     def require_quotes_closed(self) -> None:
         """Raise DataError where a quote opens a cell that does not end as one in quotes."""
-        if not self.form.has_blanks:
+        if not self.is_rewritten:
             assert self._holds_lines in (True, False)
 
     def _in_utf8(self) -> Iterator[bytes]:
@@ -306,7 +322,12 @@ class CsvTable:
     @property
     def is_plain(self) -> bool:
         """Return whether its cells are parted by one mark, from the header on: as other readers take it."""
-        return not (self.form.has_blanks or self.form.columns) and self._header[2] == 0
+        return not (self.is_rewritten or self.form.columns) and self._header[2] == 0
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Return whether the quick reader of rows is given another text: of cells that blanks part, of some rows."""
+        return self.form.has_blanks or bool(self.form.skip_rows)
 
     def lines(self, text: Iterable[str]) -> CsvLines:
         """Cut lines of the file into cells. DataError where it says itself that it is cut otherwise."""
@@ -324,6 +345,14 @@ class CsvTable:
             with io.TextIOWrapper(self.raw(), self.form.codec, "replace", "") as text:
                 raise self._refuse(explain_quotes(text, self.form, error)) from None
 
+    def row_of_names(self, wanted: Collection[str]) -> int | None:
+        """Return how many lines stand above the one in which all these names are; None where none of the first has."""
+        for skip in range(MOST_ABOVE if not {*wanted} <= {*self.names} else 0):
+            with suppress(DataError):
+                if {*wanted} <= {*CsvTable(self.path, replace(self.form, skip=skip)).names}:
+                    return skip
+        return self.form.skip if {*wanted} <= {*self.names} else None
+
     @cached_property
     def names(self) -> list[str]:
         """Return the header's names, each once: the third column is `column 3` where it has no name, and a second one
@@ -338,14 +367,14 @@ class CsvTable:
     def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
         """Raise OtherNumbers where a cell is no plain number in a column that must be one."""
         names = self.names
-        holds_lines = self._holds_lines if not self.form.has_blanks else self._scanned[1]
+        holds_lines = self._scanned[1] if self.is_rewritten else self._holds_lines
         convert = pyarrow.csv.ConvertOptions(
             column_types=dict(kinds), null_values=_NO_NUMBERS, strings_can_be_null=False, include_columns=list(columns)
         )
         parse = pyarrow.csv.ParseOptions(delimiter=self.form.mark, newlines_in_values=holds_lines)
         read = pyarrow.csv.ReadOptions(encoding=self.form.encoding, column_names=names, skip_rows=self._header[1])
         source: Any = self.path
-        if self.form.has_blanks:
+        if self.is_rewritten:
             source, parse.delimiter, read.encoding = pa.PythonFile(_Rewritten(self), "r"), "\t", "utf8"
             read.skip_rows = 1
         try:
@@ -362,7 +391,9 @@ class CsvTable:
 
 
 class _Rewritten(io.RawIOBase):
-    """A file whose cells are parted with blanks, with one tab between them: bytes of UTF-8."""
+    """A file whose cells blanks part, or some of whose rows are nobody's, with one tab between cells, and without
+    these rows: bytes of UTF-8.
+    """
 
     def __init__(self, table: CsvTable) -> None:
         text = io.TextIOWrapper(table.raw(), table.form.codec, newline="")
@@ -399,8 +430,3 @@ def _size(column: pa.Array) -> float:
     return float(
         column.indices.nbytes + (pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0)
     )
-
-
-def _check_once(name: str, columns: Sequence[str]) -> None:
-    if len(set(columns)) < len(columns):
-        raise DataError(f"data={name}: the first line must be a header that names each column once")

@@ -8,7 +8,7 @@ the column and the place in the file, never a value.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -39,9 +39,19 @@ from training.rows.partitions.partition import TARGET_GRID
 from training.rows.partitions.rows import Rows
 from training.rows.people.people import missing_texts
 from training.rows.schema.schema import Schema, Target
+from training.rows.sources.cell_tables import CellTable
 from training.rows.sources.cells import misfit_error, read_as_written
 from training.rows.sources.encoding import is_utf8
-from training.rows.sources.files import BATCH_ROWS, CsvTable, Kinds, OtherNumbers, Table, ending, no_such_file
+from training.rows.sources.files import (
+    BATCH_ROWS,
+    CsvTable,
+    Kinds,
+    OtherNumbers,
+    Table,
+    ending,
+    no_such_file,
+    unused_keys,
+)  # fmt: skip
 from training.rows.sources.folders import FolderTable, open_table
 from training.rows.tables.column_counts import ColumnCount
 
@@ -95,6 +105,7 @@ def written_batches(
     numbers = {column.name for column in features if isinstance(column, NumericFeature)} - special.keys()
     kinds = {**kinds, **{name: pa.float64() if name in numbers else pa.string() for name in plain}}
     start = 0
+    spell_numbers(table, {name for name, form in forms.items() if form.decimal == ","})
     while True:
         skip = start
         try:
@@ -109,6 +120,25 @@ def written_batches(
             return
         except OtherNumbers as error:  # the quick reader knows fewer forms of numbers than the law, which goes on
             special[error.column], kinds[error.column] = plain[error.column], pa.string()
+
+
+def spell_numbers(table: Table, commas: Collection[str]) -> None:
+    """Say of which columns numbers are written with a comma, where a workbook's column has numbers beside texts."""
+    for part in table.parts if isinstance(table, FolderTable) else [table]:
+        if isinstance(part, CellTable):
+            part.spell(commas)
+
+
+def require_used(data: Path, form: Form) -> None:
+    """Raise DataError where `format` says what files of this kind have not: it would be passed over."""
+    with reading(data):
+        table = open_table(data, form)
+    for part in table.files if isinstance(table, FolderTable) else [data]:
+        if unused := unused_keys(part, form):
+            raise DataError(
+                f"data={data.name}: {', '.join(f'`{key}`' for key in unused)} under `format` is of other kinds of "
+                f"files than {ending(part)}, and would not be used; leave it out of the schema"
+            )
 
 
 def require_declared_encoding(data: Path, form: Form) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,15 @@ from models.features.csv_lines import said_delimiter
 from models.features.features import Feature
 from models.features.written import DELIMITERS
 from training.rows.schema.schema import Schema, Target
+from training.rows.sources.cell_tables import CellTable, split_sheet
 from training.rows.sources.encoding import can_decode, is_utf8
 from training.rows.sources.files import CsvTable, Table, no_such_file
 from training.rows.sources.folders import FolderTable, open_table
 from training.rows.sources.sniff import first_lines, form_of
 from training.rows.tables.cell_tests import NO_CLASS, NOTHING, explain_cells
 from training.rows.tables.column_counts import PARTS, TRIM, ColumnCount, counts_of, find_misfit
-from training.rows.tables.data import read_classes, read_codes
+from training.rows.tables.data import read_classes, read_codes, spell_numbers
+from training.rows.tables.nobody_rows import describe_nobody
 
 CHUNK = 1 << 13  # lines of a .csv that are looked at together
 FIRST = 5  # rows that are named of one problem
@@ -163,6 +165,7 @@ def find_problems(schema: Schema, path: Path, most: int | None = None) -> FileCh
             zip(table.parts, table.keys, strict=True) if isinstance(table, FolderTable) else [(table, {})]
         ):
             look.where = f" (in {part.name})" if is_folder else ""
+            part = _below_titles(schema, part, look.note)
             names, batches = (_csv_batches if isinstance(part, CsvTable) else _typed_batches)(part, schema, look.note)
             _compare(schema, {*names, *keys}, look.note)
             for rows, columns in batches:
@@ -191,6 +194,8 @@ class _Look:
         self.problems: dict[tuple[str, str], Problem] = {}
         self.counts, self.where = counts_of(schema), ""
         self._schema = schema
+        self._batch: Mapping[str, pa.Array] = {}
+        self._nobody: dict[int, tuple[str, str] | None] = {}  # by the place of a row in the batch
 
     def note(self, column: str, found: str, remedy: str, row: int | None = None) -> None:
         """Note what is wrong with a column, at a row."""
@@ -198,8 +203,21 @@ class _Look:
         if row is not None:
             problem.at(row)
 
+    def _note_cell(self, column: str, found: str, remedy: str, rows: Sequence[int], place: int) -> None:
+        """Note what is wrong with a cell, or once that its row is nobody."""
+        if place not in self._nobody:
+            texts = {name: cells[place].as_py() for name, cells in self._batch.items()}
+            self._nobody[place] = describe_nobody(
+                {name: "" if text is None else str(text) for name, text in texts.items()}
+            )
+            if (nobody := self._nobody[place]) is not None:
+                self.note("", nobody[0] + self.where, nobody[1], rows[place])
+        if self._nobody[place] is None:
+            self.note(column, found + self.where, remedy, rows[place])
+
     def at(self, columns: Mapping[str, pa.Array], rows: Sequence[int]) -> None:
         """Look at a batch; `rows`: where each row stands, as a spreadsheet counts."""
+        self._batch, self._nobody = columns, dict[int, tuple[str, str] | None]()
         for feature in self._schema.stored:
             if feature.name in columns:
                 self._fit(feature, columns[feature.name], rows, partial(self._read, feature))
@@ -229,7 +247,7 @@ class _Look:
             verdict_of = dict(zip(distinct, explained, strict=True))
             verdicts = [verdict_of[cell] for cell in cells]
         for place, (found, remedy) in zip(places, verdicts, strict=True):
-            self.note(of.name, found + self.where, remedy, rows[place])
+            self._note_cell(of.name, found, remedy, rows, place)
         read(column.take(pa.array(np.arange(len(column)), mask=misfit.cells)))
         count.missing, count.refused = count.missing - len(places), count.refused + len(places)
         return None
@@ -253,11 +271,11 @@ class _Look:
             if (places == -2).any() and is_text(column.type) and not written.trim:
                 padded = (places == -2) & (read_classes(target, column, replace(written, trim=True)) >= 0)
                 for place in np.flatnonzero(padded).tolist():
-                    self.note(target.name, f"a class with blanks about it{self.where}", TRIM, rows[place])
+                    self._note_cell(target.name, "a class with blanks about it", TRIM, rows, place)
                 places = np.where(padded, 0, places)
         for code, (found, remedy) in ((-1, NOTHING), (-2, NO_CLASS)):
             for place in np.flatnonzero(places == code).tolist() if code == -2 or not target.leave_out else ():
-                self.note(target.name, found + self.where, remedy, rows[place])
+                self._note_cell(target.name, found, remedy, rows, place)
 
     def shares(self) -> Iterator[tuple[str, tuple[str, str]]]:
         """Yield the columns that hardly a cell fits, with what is found and the remedy."""
@@ -278,12 +296,24 @@ def explaining(schema: Schema, path: Path, unit: str | None = None) -> Iterator[
         yield
     except DataError as error:
         known = replace(schema, ignore=(*schema.ignore, *filter(None, [unit])))
-        problems = find_problems(known, path, most=1).problems if path.exists() else []
+        problems = find_problems(known, path, most=1).problems if split_sheet(path)[0].exists() else []
         if not problems:
             raise
         details = {**error.details, "problem": problems[0].to_json()}
         own = "row" in error.details and problems[0].column == error.details.get("column") and problems[0].rows
         raise DataError(str(problems[0]) if own else f"{error.message}. {problems[0]}", **details) from None
+
+
+def _below_titles(schema: Schema, table: Table, note: Callable[..., None]) -> Table:
+    """Return the table from the row on that has the names of the schema's columns, and note how many stand above it."""
+    wanted = {*(feature.name for feature in schema.stored), *schema.target_names}
+    if not isinstance(table, CellTable | CsvTable) or (skip := table.row_of_names(wanted)) in (None, schema.form.skip):
+        return table
+    if schema.form.columns:
+        return table
+    said = f"say `skip: {skip}` under `format` in the schema" if skip else "leave `skip` out of `format` in the schema"
+    note("", f"names of the columns in row {skip + 1}", said)
+    return replace(table, form=replace(schema.form, skip=skip))
 
 
 def _compare(schema: Schema, names: set[str], note: Callable[..., None]) -> None:
@@ -303,7 +333,7 @@ Batches = Iterator[tuple[Sequence[int], Sequence[pa.Array]]]  # each row's place
 def _csv_batches(table: Table, schema: Schema, note: Callable[..., None]) -> tuple[list[str], Batches]:
     """Cut a .csv into cells line by line, which goes on where the reader of registrations ends."""
     assert isinstance(table, CsvTable)
-    seems, form = form_of(table), schema.form
+    seems, form = form_of(table), table.form
     if (form.encoding != "utf-8" and is_utf8(table)) or not can_decode(table, form.encoding):
         note("", f"text that is not {form.encoding.upper()} (read here as {seems.encoding})",
              f"say `encoding: {seems.encoding}` under `format` in the schema")  # fmt: skip
@@ -331,7 +361,9 @@ def _csv_batches(table: Table, schema: Schema, note: Callable[..., None]) -> tup
             while chunk := read_chunk(numbered):
                 whole = [(row, cells) for row, cells in chunk if len(cells) == len(names)]
                 for row in [row for row, cells in chunk if len(cells) != len(names)]:
-                    note("", "a row with more or fewer cells than the first one", QUOTE, row)
+                    cells = next(cells for at, cells in chunk if at == row)
+                    nobody = describe_nobody(dict(zip_longest(names[: len(cells)], cells, fillvalue="")))
+                    note("", *(nobody or ("a row with more or fewer cells than the first one", QUOTE)), row)
                 if whole:
                     columns = zip(*(cells for _, cells in whole), strict=True)
                     yield [row for row, _ in whole], [pa.array(cells, pa.large_string()) for cells in columns]
@@ -340,12 +372,18 @@ def _csv_batches(table: Table, schema: Schema, note: Callable[..., None]) -> tup
 
 
 def _typed_batches(table: Table, schema: Schema, note: Callable[..., None]) -> tuple[list[str], Batches]:
-    names = [*table.types()]
+    types = table.types()
+    names = [*types]
+    spell_numbers(table, {name for name in names if schema.written_as(name).decimal == ","})
 
     def batches() -> Batches:
-        row = 2
-        for batch in table.batches(names, {}):
-            yield range(row, row + len(batch)), batch.columns
-            row += len(batch)
+        at, read = 0, table.batches(names, {})
+        if isinstance(table, CellTable):  # what stands in a column that is ignored tells whose a row is
+            table.require_computed([name for name in names if not schema.ignores(name)])
+            read = table.batches_as_they_are(names)
+        for batch in read:
+            places = range(at + 2, at + 2 + len(batch))
+            yield table.places[at : at + len(batch)] if isinstance(table, CellTable) else places, batch.columns
+            at += len(batch)
 
     return names, batches()

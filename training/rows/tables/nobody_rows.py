@@ -1,0 +1,36 @@
+"""Rows of a file that are nobody: totals, notes, lines of units, second headers. Told in kind, to the steward alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from training.rows.sources.cell_kinds import UNITS
+
+REMEDY = "it is nobody: delete it, or say the text of its first cell under `skip_rows` of `format`"
+EMPTY = 'it is nobody: delete it, or say `skip_rows: [""]` under `format`'
+_TOTALS = {
+    "total", "totals", "subtotal", "sum", "sums", "summe", "gesamt", "gesamtsumme", "insgesamt", "zwischensumme",
+    "somme", "totale", "totali", "suma", "suma:", "totaal", "summa", "average", "avg", "mean", "median", "durchschnitt",
+    "mittelwert", "moyenne", "media", "promedio", "grand", "count", "anzahl", "min", "max",
+}  # fmt: skip
+_UNIT = re.compile(r"[(\[]?\s*([^()\[\]]*?)\s*[)\]]?")
+
+
+def describe_nobody(cells: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return what a row looks like that does not fit, by the texts of its cells, and the remedy; None where it may be
+    somebody's.
+    """
+    present = {name: text for name, cell in cells.items() if (text := cell.strip())}
+    if not present:
+        return "a row in which nothing stands", EMPTY
+    first = next(iter(present.values()))
+    if sum(text == name for name, text in present.items()) * 2 > len(present):
+        return "a row that looks like a second header", REMEDY
+    if re.split(r"[\s:(]", first.casefold().lstrip("\u03a3\u00f8 "), maxsplit=1)[0] in _TOTALS:
+        return "a row that looks like a total", REMEDY
+    if len(present) > 1 and all(_UNIT.sub(r"\1", text) in UNITS for text in present.values()):
+        return "a row that looks like a line of units", REMEDY
+    if len(present) == 1 and len(cells) > 2:
+        return "a row that looks like a note, for one cell alone holds something", REMEDY
+    return None
