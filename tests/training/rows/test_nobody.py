@@ -50,6 +50,7 @@ BAD: dict[str, tuple[Callable[[Sheet], Sheet], str]] = {
     "rows affected": (lambda rows: [*rows, ["(40 rows affected)", None, None]], "looks like a note"),
     "units": (lambda rows: [rows[0], ["kg", "EUR", "%"], *rows[1:]], "looks like a line of units"),
     "units in brackets": (lambda rows: [rows[0], [None, "[EUR]", "(%)"], *rows[1:]], "looks like a line of units"),
+    "units and none": (lambda rows: [rows[0], ["[-]", "[EUR]", "[1]"], *rows[1:]], "looks like a line of units"),
     "a second header": (lambda rows: [*rows[:20], HEADER, *rows[20:]], "looks like a second header"),
     "a second header and a total": (lambda rows: [*rows[:20], HEADER, *rows[20:], ["Total", 1, None]], "looks like"),
     "an empty row": (lambda rows: [*rows[:20], [None] * 3, *rows[20:]], "in which nothing stands"),

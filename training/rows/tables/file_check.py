@@ -96,6 +96,8 @@ class FileCheck:
         """Return what is asked before the rows are registered, for it is seldom meant, each with its remedy: far fewer
         or more rows than declared, and categories that are written otherwise than they are listed.
         """
+        if self.problems:
+            return {}
         asked = {words: count.remedy() for count in self.counts.values() if (words := count.question()) is not None}
         if not self.records / ABOUT <= self.rows <= self.records * ABOUT:
             asked[f"{self._rows_words()}: far {'fewer' if self.rows < self.records else 'more'}"] = (
@@ -129,7 +131,10 @@ class FileCheck:
     def words(self) -> str:
         """Say how many rows were read, and what will be asked."""
         return "\n".join(
-            [f"{self._rows_words()}.", *(f"{question}; {remedy}" for question, remedy in self.questions().items())]
+            [
+                *([f"{self._rows_words()}."] if self.rows else []),
+                *(f"{question}; {remedy}" for question, remedy in self.questions().items()),
+            ]
         )
 
     def columns_table(self, most: int = 24) -> list[tuple[str, ...]]:
@@ -362,7 +367,7 @@ def _csv_batches(table: Table, schema: Schema, note: Callable[..., None]) -> tup
                 whole = [(row, cells) for row, cells in chunk if len(cells) == len(names)]
                 for row in [row for row, cells in chunk if len(cells) != len(names)]:
                     cells = next(cells for at, cells in chunk if at == row)
-                    nobody = describe_nobody(dict(zip_longest(names[: len(cells)], cells, fillvalue="")))
+                    nobody = describe_nobody(dict(zip_longest(names, cells[: len(names)], fillvalue="")))
                     note("", *(nobody or ("a row with more or fewer cells than the first one", QUOTE)), row)
                 if whole:
                     columns = zip(*(cells for _, cells in whole), strict=True)

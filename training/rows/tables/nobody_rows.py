@@ -29,7 +29,9 @@ def describe_nobody(cells: Mapping[str, str]) -> tuple[str, str] | None:
         return "a row that looks like a second header", REMEDY
     if re.split(r"[\s:(]", first.casefold().lstrip("\u03a3\u00f8 "), maxsplit=1)[0] in _TOTALS:
         return "a row that looks like a total", REMEDY
-    if len(present) > 1 and all(_UNIT.sub(r"\1", text) in UNITS for text in present.values()):
+    units = [_UNIT.sub(r"\1", text) in UNITS for text in present.values()]
+    bracketed = [text[0] + text[-1] in ("[]", "()") for text in present.values()]
+    if len(present) > 1 and any(units) and all(map(max, units, bracketed)):
         return "a row that looks like a line of units", REMEDY
     if len(present) == 1 and len(cells) > 2:
         return "a row that looks like a note, for one cell alone holds something", REMEDY
