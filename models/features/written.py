@@ -26,6 +26,7 @@ DELIMITERS = {  # as a schema names them
 Decimal = Literal[".", ",", "either"]
 Thousands = Literal["", ".", ",", " ", "'"]
 ISO_DATE = "YYYY-MM-DD"
+MOST_SKIPPED = 20  # texts that begin rows of nobody
 MOST_WORDS, LONGEST_WORD = 1000, 200  # of words that stand for a missing value, or for yes or no; characters of one
 # Signs that are read as the minus of a keyboard: minus, hyphens and dashes, as word processors and banks write them.
 DASHES = "\u2212\u2010\u2011\u2012\u2013\u2014\ufe63\uff0d"
@@ -79,7 +80,7 @@ class Form:
     after it. `columns`: their names, where no line of the file has them; `skip`: lines before that line, or before the
     rows. `sheet`: of a workbook, where several hold cells. `skip_rows`: texts, of which one stands first in each row
     that is nobody's, a total for instance; `*` at its end stands for anything, "" for a row without a text. ValueError
-    where its encoding is none.
+    where its encoding is none, or there are more such texts than MOST_SKIPPED.
     """
 
     delimiter: Delimiter = ","
@@ -92,6 +93,8 @@ class Form:
     def __post_init__(self) -> None:
         """Name the encoding as it is named here."""
         object.__setattr__(self, "skip_rows", tuple(self.skip_rows))
+        if len(self.skip_rows) > MOST_SKIPPED or any(len(text) > LONGEST_WORD for text in self.skip_rows):
+            raise ValueError(f"skip_rows: at most {MOST_SKIPPED} texts, of at most {LONGEST_WORD} characters each")
         object.__setattr__(self, "encoding", encoding_named(self.encoding))
         object.__setattr__(self, "columns", tuple(self.columns))
 

@@ -306,7 +306,10 @@ WRITTEN = record(
 )  # fmt: skip
 _FORM = {"delimiter": TEXT, "encoding": TEXT}
 FORMAT = record(
-    {"form": record(_FORM, {"sheet": TEXT, "columns": array(TEXT), "skip": COUNT}), "columns": table(WRITTEN)},
+    {
+        "form": record(_FORM, {"sheet": TEXT, "columns": array(TEXT), "skip": COUNT, "skip_rows": array(TEXT)}),
+        "columns": table(WRITTEN),
+    },
     says="how the files of its dataset are written, as its schema says; of columns those not written as usual",
 )
 MODEL = record(

@@ -20,9 +20,9 @@ from workbooks import NO_PER_CENT, OWN_PER_CENT, Formula, Styled, write_workbook
 
 from accountant.errors import DataError
 from models.features.features import NumericFeature
+from models.features.table_format import TableFormat, format_from_text
 from models.features.written import Form
-from serving.wire.csv_tables import FileForm, columns_of
-from training.datasets.described import format_from_json, format_to_json
+from serving.wire.csv_tables import columns_of
 from training.datasets.drafts.proposal import SchemaProposal
 from training.datasets.file_check import check_file
 from training.datasets.packing import pack
@@ -106,10 +106,10 @@ def test_a_row_that_is_nobody_is_named_and_its_remedies_leave_people_alone(tmp_p
         assert pack(path, schema).size == 40
         [columns] = read_columns(path, schema.features, schema)
         assert columns["amount"].tolist() == [row[1] for row in PEOPLE]
-        if suffix == ".csv":  # over REST the same bytes, with the format that GET /v1/models says
-            sent = format_from_json(format_to_json(schema, ["amount"]))
-            file = FileForm(sent.form, sent.written)
-            read = columns_of(path.read_bytes(), schema.features, {"amount"}, 100, file)
+        if suffix == ".csv":  # over REST the same bytes, with the format that a certificate carries
+            carried = TableFormat(schema.form, schema.written).to_text(["amount"])
+            assert carried is not None
+            read = columns_of(path.read_bytes(), schema.features, {"amount"}, 100, format_from_text(carried), True)
             np.testing.assert_array_equal(read["amount"], columns["amount"])
 
 
@@ -117,6 +117,8 @@ def test_rows_are_passed_over_by_their_first_text_alone():
     form = Form(skip_rows=("Total", "(*", ""))
     nobody = [["Total", "1"], ["", " Total "], ["(400 rows)"], ["", " "], []]
     assert all(map(form.is_nobody, nobody))
+    with pytest.raises(ValueError, match="at most 20 texts"):
+        Form(skip_rows=("a",) * 21)
     assert not any(map(form.is_nobody, [["Totals"], ["1", "Total"], ["a (b)"], ["total"]]))
 
 
