@@ -55,7 +55,6 @@ from training.rows.schema.schema import Schema, parse_schema
 from training.rows.tables.data import check_left_out, require_used
 from training.rows.tables.file_check import FileCheck, explaining
 from training.rows.tables.partition_source import Source
-from training.rows.tables.row_files import column_types
 
 LOG = logging.getLogger("dpserve.datasets")
 ONE_ROW = "first-of-each"  # what a job's parameter `rows` says where it reads one row of each person
@@ -90,8 +89,7 @@ def register(
     """
     check_left_out(schema := parse_schema(raw := schema_bytes(schema_file)), relation)
     _check_free(home, check_name("dataset", name))
-    require_used(data, schema.form)
-    types = column_types(data, schema.form)
+    types = require_used(data, schema.form)
     shared = {family.identity for other in families for family in home.ledger.dataset(other).families}
     relatives = [each for each in home.ledger.datasets() if not shared.isdisjoint(_identities(each))]
     answer, (by_name, by_values) = read_unit(unit, contributions, types, relatives), columns_to_watch(schema, types)

@@ -16,7 +16,7 @@ from training.planning.first_plan import check_first_job
 from training.rows.schema.schema import Schema
 from training.rows.sources.folders import open_table
 from training.rows.tables.column_counts import ColumnCount
-from training.rows.tables.data import reading, require_used
+from training.rows.tables.data import require_used
 from training.rows.tables.file_check import FileCheck, find_problems, problem_of
 
 
@@ -26,12 +26,10 @@ def check_file(schema: Schema, data: Path) -> FileCheck:
     learnt by the schema.
     """
     check_first_job(schema)
-    require_used(data, schema.form)
-    table = open_table(data, schema.form)  # what is no table at all is no problem of its columns
+    open_table(data, schema.form)  # what is no table at all is no problem of its columns
     counts: Mapping[str, ColumnCount] = {}
     try:
-        with reading(table):
-            check_no_ids(schema, table.types())
+        check_no_ids(schema, require_used(data, schema.form))
         counts = look_through(data, schema)
         check_counts(schema, data, counts)
     except DataError as error:

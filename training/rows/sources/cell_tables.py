@@ -139,8 +139,9 @@ class CellTable:
         self._check_size(sheet.width, sheet.height)
         top, self._left = sheet.start or (0, 0)
         rows = [*([[""] * sheet.width] * top), *map(list, sheet.to_python())]
-        for row, column in percents:
-            _show_percent(rows, row, column - self._left)
+        for row, column in ((row, column - self._left) for row, column in percents if row < len(rows)):
+            if type(cell := rows[row][column]) in (int, float):  # what is shown, as the text of it has it
+                rows[row][column] = float(Decimal(repr(cell)).scaleb(2))
         while rows and not any(cell not in ("", None) for cell in rows[-1]):
             rows.pop()
         if not names:
@@ -152,12 +153,10 @@ class CellTable:
             )
         if len(names) != sheet.width:
             raise DataError(f"data={self.name}: has {sheet.width} columns; `columns` under `format` names {len(names)}")
-        kept = [at for at in range(skip, len(rows)) if not self._is_nobody(rows[at])]
+        texts = (["" if cell is None else _plain(cell) for cell in row] if self.form.skip_rows else [] for row in rows)
+        nobody = [self.form.is_nobody(cells) for cells in texts]
+        kept = [at for at in range(skip, len(rows)) if not nobody[at]]
         return name_columns(names), [rows[at] for at in kept], [at + 1 for at in kept]
-
-    def _is_nobody(self, row: Cells) -> bool:
-        texts = ("" if cell is None else _plain(cell) for cell in row)
-        return bool(self.form.skip_rows) and self.form.is_nobody(texts)
 
     def row_of_names(self, wanted: Collection[str]) -> int | None:
         """Return how many rows stand above the one in which all these names are; None where none of the first has."""
@@ -236,12 +235,6 @@ def _batch(
             plain = [None if cell is None else float(cell) for cell in plain]
         arrays.append(pa.array(plain, kind))
     return pa.RecordBatch.from_arrays(arrays, list(names))
-
-
-def _show_percent(rows: Sequence[list[Any]], row: int, column: int) -> None:
-    """Set a number that is shown as per cents to what is shown, as the text of it has it: 4.31 for 0.0431."""
-    if row < len(rows) and 0 <= column < len(rows[row]) and type(rows[row][column]) in (int, float):
-        rows[row][column] = float(Decimal(repr(rows[row][column])).scaleb(2))
 
 
 def split_sheet(path: Path) -> tuple[Path, str]:

@@ -129,16 +129,20 @@ def spell_numbers(table: Table, commas: Collection[str]) -> None:
             part.spell(commas)
 
 
-def require_used(data: Path, form: Form) -> None:
-    """Raise DataError where `format` says what files of this kind have not: it would be passed over."""
+def require_used(data: Path, form: Form) -> dict[str, pa.DataType | None]:
+    """Return names and types of the columns. DataError where `format` says what files of this kind have not: it would
+    be passed over.
+    """
     with reading(data):
         table = open_table(data, form)
+        types = table.types()
     for part in table.files if isinstance(table, FolderTable) else [data]:
         if unused := unused_keys(part, form):
             raise DataError(
                 f"data={data.name}: {', '.join(f'`{key}`' for key in unused)} under `format` is of other kinds of "
                 f"files than {ending(part)}, and would not be used; leave it out of the schema"
             )
+    return types
 
 
 def require_declared_encoding(data: Path, form: Form) -> None:
