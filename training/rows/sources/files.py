@@ -347,11 +347,11 @@ class CsvTable:
 
     def row_of_names(self, wanted: Collection[str]) -> int | None:
         """Return how many lines stand above the one in which all these names are; None where none of the first has."""
-        for skip in range(MOST_ABOVE if not {*wanted} <= {*self.names} else 0):
-            with suppress(DataError):
+        for skip in dict.fromkeys([self.form.skip, *range(MOST_ABOVE)]):
+            with suppress(DataError, UnicodeError):  # of another encoding, perhaps
                 if {*wanted} <= {*CsvTable(self.path, replace(self.form, skip=skip)).names}:
                     return skip
-        return self.form.skip if {*wanted} <= {*self.names} else None
+        return None
 
     @cached_property
     def names(self) -> list[str]:
