@@ -347,7 +347,8 @@ class CsvTable:
 
     def row_of_names(self, wanted: Collection[str]) -> int | None:
         """Return how many lines stand above the one in which all these names are; None where none of the first has."""
-        for skip in dict.fromkeys([self.form.skip, *range(MOST_ABOVE)]):
+        skips: Iterable[int] = dict.fromkeys((self.form.skip, *range(MOST_ABOVE)))
+        for skip in skips:
             with suppress(DataError, UnicodeError):  # of another encoding, perhaps
                 if {*wanted} <= {*CsvTable(self.path, replace(self.form, skip=skip)).names}:
                     return skip
