@@ -43,6 +43,11 @@ class Answering:
         self._source, self._waits = source, waits
         self._process: SealedProcess | None = None
 
+    @property
+    def made_of(self) -> tuple[Source, bool]:
+        """Return what it is known by: which process answers, or whether one does yet, is nothing that a query asks."""
+        return self._source, self._waits
+
     def __enter__(self) -> Answering:
         return self
 

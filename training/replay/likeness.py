@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 
 from dpserve_verify.errors import InputError
+from training.outside.own import Answering
 
 PLAIN = (bool, int, float, str, bytes, complex, Decimal, Fraction, type(None))
 MOST_KEPT = 1 << 14
@@ -154,6 +155,8 @@ def _parts(value: Any) -> Iterator[Any]:
         yield value.__func__
     elif isinstance(value, cached_property):
         yield value.func
+    elif kind is Answering:
+        yield value.made_of
     elif isinstance(value, Enum):
         yield from (value.name, value.value)
     else:
