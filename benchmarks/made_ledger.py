@@ -119,9 +119,12 @@ def _plans() -> list[Plan]:
     found = []
     for number in range(PLANS):
         small = Decimal(1000 + number).scaleb(-6)
-        event = (BoundedRange(small), PureDp(small), Gaussian(Decimal(1000 + number)))[number % 3]
-        norm = "l2" if isinstance(event, Gaussian) else "range"
-        vote = Release("a stump's feature and cut", "exponential", norm, 1, event)
+        mechanism, norm, event = (
+            ("exponential", "range", BoundedRange(small)),
+            ("permute-and-flip", "range", PureDp(small)),
+            ("discrete-gaussian", "l2", Gaussian(Decimal(1000 + number))),
+        )[number % 3]
+        vote = Release("a stump's feature and cut", mechanism, norm, 1, event)
         leaf = Release("a leaf's class counts", "discrete-laplace", "l1", 1, PureDp(small))
         found.append(Plan(((vote, 25), (leaf, 1))))
     return found

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ledgers import bodies, changed, copy, filled, place, plan, raw, request, reserve, rewrite
 
 from accountant.audit.audit import audit_home
+from accountant.errors import EntryRefused
 from accountant.home import Home
 from accountant.keys.private_keys import KeyStore
 from accountant.ledger import admission
@@ -284,6 +285,10 @@ def test_the_definitions_notice_a_wrong_closed_form(home, monkeypatch):
     assert opened.ledger.log.size() == entries
     assert opened.ledger.jobs() == []
     monkeypatch.setattr(admission, "judging", lambda: suppress(LedgerInvalid))
+    with pytest.raises(EntryRefused, match="below what the definitions give.*nothing was changed or charged"):
+        reserve(opened.ledger, request(epsilon="0.5"), plan(BoundedRange(Decimal("0.0217")), 25))
+    assert opened.ledger.log.size() == entries
+    monkeypatch.setattr(*ledgers.UNJUDGED)
     seq = reserve(opened.ledger, request(epsilon="0.5"), plan(BoundedRange(Decimal("0.0217")), 25)).seq
     found = audit_home(opened)
     assert found.first == seq
