@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from accountant.access.tokens import tokens
 from accountant.errors import BudgetRefused
 from accountant.home import Home
+from accountant.ledger.families.job_kinds import Profile
 from accountant.ledger.families.left import Left, left, left_words
 from accountant.ledger.families.records import HOLDOUT
 from accountant.ledger.job_counts import JobFigures
@@ -101,6 +102,8 @@ def spend(home: Home, draw: random.Random, askers: list[str]) -> None:
     wanted = replace(
         ledgers.request(name, "1.5", str(dataset.delta)), blocks=blocks, part=part, model=f"m{draw.randrange(10**9)}"
     )
+    if part is not None:  # which is measured, and never learned from
+        wanted = replace(wanted, kind=Profile(), model="")
     match draw.randrange(8):
         case 0:
             share = Decimal(draw.choice(["0.1", "0.5", "1"]))

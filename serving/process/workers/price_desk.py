@@ -214,6 +214,8 @@ def main(place: Path, parent: int, heartbeat: Heartbeat, modules: Sequence[str] 
     place.unlink(missing_ok=True)
     began = time.monotonic()
     with loading():
+        for name in modules:  # what a fork must load first, each of them would load anew
+            import_module(name)
         import_module(ENGINE).warm()
     with socket.socket(socket.AF_UNIX) as listener:
         with socket_address(place) as path:

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import psutil
 import pytest
-from desk_tasks import die, refuse, too_large, wait
+from desk_tasks import die, load, refuse, too_large, wait
 from small_home import ROOT, until
 
 from accountant.errors import BudgetRefused
@@ -90,6 +90,11 @@ def test_it_is_worked_out_elsewhere_one_after_the_other(ask, desk):
     found = [ask("a", wait, 0.0).result() for _ in range(3)]
     assert len({os.getpid(), desk.pid, *found}) == 5
     assert psutil.Process().nice() < desk.nice()
+
+
+def test_a_fork_has_loaded_all_that_it_may_be_asked_for(ask):
+    """Or each plan of a measurement would first load what it is made by, which takes longer than the plan."""
+    assert ask("a", load).result() == []
 
 
 def test_errors_come_back_as_they_were_raised(ask):
