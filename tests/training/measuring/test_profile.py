@@ -122,7 +122,8 @@ def test_what_cannot_be_counted_is_refused_before_it_costs(home, monkeypatch):
         ({"pairs": (("age", "sex"), ("sex", "age"))}, "each once"),
         ({"epsilon": "0"}, "epsilon"),
         ({"epsilon": "0.000000001"}, "would be off by|too small"),
-        ({"delta": "0.1"}, "in all"),
+        ({"delta": "0.1"}, "below 1/records"),
+        ({"delta": "0.0001"}, "in all"),
     ):
         with pytest.raises(InputError, match=problem):
             profile.plan(home, ProfileRequest(**({"dataset": "adult", "epsilon": "0.1"} | wrong)))
