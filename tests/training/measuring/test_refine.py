@@ -158,8 +158,8 @@ def test_made_up_rows_are_refused_where_nothing_is_said(tmp_path):
     schema.write_text(WORDS)
     dpserve(home, "init")
     out = str(tmp_path / "rows.made-up.csv")
-    made = dpserve(home, "schema", "sample", "--schema", str(schema), "--rows", "50", "--out", out, "--json")
-    assert json.loads(made.stdout) == {"out": out, "rows": 50, "seed": 0, "made_up": True}
+    made = dpserve(home, "schema", "sample", "--schema", str(schema), "--rows", "100", "--out", out, "--json")
+    assert json.loads(made.stdout) == {"out": out, "rows": 100, "seed": 0, "made_up": True}
     asked = (
         "dataset",
         "register",

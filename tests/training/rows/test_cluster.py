@@ -137,12 +137,12 @@ def test_a_window_that_bounds_one_person_over_all_its_blocks_is_the_same_by_a_cl
     who = [[str(row % 10 + block * 4) for row in range(30)] for block in range(3)]  # most come again, some do not
     edges = ", ".join(f"{row}.5" for row in range(89))
     schema = f"row: {{type: numeric, edges: [{edges}]}}\nignore: [who]\n"
-    (tmp_path / "schema.yaml").write_text(f"target: {{name: y, {CLASSES}}}\nrecords: 60\nfeatures:\n  {schema}")
+    (tmp_path / "schema.yaml").write_text(f"target: {{name: y, {CLASSES}}}\nrecords: 30\nfeatures:\n  {schema}")
     for block, people in enumerate(who):
         own = {"who": people, "row": [30.0 * block + row for row in range(30)], "y": ["no", "yes"] * 15}
         pq.write_table(pa.table(own), file := tmp_path / f"{block}.parquet")
         if block:
-            append(grown, "visits", file, "steward", 60, new_rows=NewPeople("few people", "steward"))
+            append(grown, "visits", file, "steward", 30, new_rows=NewPeople("few people", "steward"))
         else:
             asked = RegistrationRequest("visits", "2", "1e-6", unit="who", contributions=2, **PERSON)
             register_requested(grown, asked, file, tmp_path / "schema.yaml", "steward")
