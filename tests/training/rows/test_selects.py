@@ -323,9 +323,8 @@ def test_a_view_is_a_query_of_its_own(register, capsys, more, told):
 def test_a_whole_table_needs_no_reason_and_a_view_gets_one(register, tmp_path, capsys):
     assert register("visits", "--table", "t") == 0
     assert "query" not in Home.open().ledger.log.entries()[-1].value
-    assert (
-        register("other", "--table", "v", "--query-reason", "a view of one ward", "--new-people", "--reason", "x") == 0
-    )
+    new = ["--new-people", "--reason", "x", "--as-read"]
+    assert register("other", "--table", "v", "--query-reason", "a view of one ward", *new) == 0
     assert Home.open().ledger.log.entries()[-1].value["query"]["reason"] == "a view of one ward"
     (tmp_path / "rows.csv").write_text("pid,a,y\n1,2,no\n")
     assert register("third", "--query-reason", "no query", data=str(tmp_path / "rows.csv")) == 2
