@@ -3,7 +3,8 @@ read, and nothing else, however long the ledger is.
 
 The file is a cache of the entries up to its head, a (size, root) of the tree: where it is gone, of another ledger or of
 other rules, the entries give it again. It belongs to one transaction at a time, and is written after that one: a reader
-finds what an earlier one left, never half of it.
+finds what an earlier one left, never half of it, as SQLite's rollback journal has the rest of a write that was cut off
+(nothing else would tell a file that is half written).
 """
 
 from __future__ import annotations
@@ -131,13 +132,13 @@ class StateFile:
                 connection = sqlite3.connect(
                     self.path, timeout=_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=32
                 )
-                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA journal_mode = TRUNCATE")  # hosts may share the file: no shared memory
                 connection.execute("PRAGMA synchronous = NORMAL")
-                connection.executescript(_TABLES)
+                connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
             except sqlite3.DatabaseError as error:
                 if not again or "locked" in str(error):
                     raise self._broken(error) from error
-                for ending in ("", "-wal", "-shm"):
+                for ending in ("", "-journal"):
                     self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
             except OSError as error:
                 raise self._broken(error) from error

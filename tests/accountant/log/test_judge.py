@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
 from contextlib import suppress
 from decimal import Decimal
@@ -180,6 +181,28 @@ def test_a_file_that_cannot_be_used_is_made_anew(home, tmp_path, damage, monkeyp
     del connections
     require_same(home)
     assert audit_home(home).ok
+
+
+def test_a_write_that_was_cut_off_is_taken_back_by_who_reads_next(home):
+    """By a file beside it alone, which hosts can share: a killed process wrote thousands of its pages."""
+    small(home)
+    file, before = StateFile(home.path / "keys" / NAME), state_of(stored(home))
+    child = os.fork()
+    if not child:
+
+        def changes():
+            for number in range(6_000):  # more than SQLite keeps before it writes
+                yield "jobs", repr(number), "x" * 1_000
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        file.move(file.head(), (10**6, b"x"), changes())
+        os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    assert {each.name for each in file.path.parent.glob(f"{NAME}*")} == {NAME, f"{NAME}-journal"}
+    assert file.path.stat().st_size > 3 * 10**6  # torn, as it lies there
+    assert state_of(stored(home)) == before
+    advance(home.ledger, small(home), "issued")
+    require_same(home)
 
 
 @pytest.mark.parametrize("name", [*STORIES])
