@@ -112,15 +112,17 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         add(helper.make_node("Concat", doubles, [together], axis=1))
     names = {i: _pick(container, unique, variable, column) for i, (variable, column) in texts.items()}
     outputs = [each.full_name for each in operator.outputs]
-    declared = [*outputs[:1], *(unique("declared") for _ in outputs[1:])]
+    places = sorted_places(ensemble.classes).tolist() if ensemble.classes else []
+    sorts = places != [*range(len(places))]  # chances in the order of `classes_`, by which others name them
+    declared = [outputs[0], unique("declared")] if sorts else outputs
     graph = ensemble_graph(ensemble, Inputs(together, columns, names), unique, declared)
     for node in graph.nodes:
         add(node)
     container.initializers.extend(graph.constants)
-    if ensemble.classes:  # chances in the order of `classes_`, by which others name them
-        places, index = sorted_places(ensemble.classes), unique("places")
-        container.add_initializer(index, TensorProto.INT64, [len(places)], places.tolist())
-        add(helper.make_node("Gather", [declared[1], index], [outputs[1]], axis=1))
+    if sorts:
+        index = unique("places")
+        container.add_initializer(index, TensorProto.INT64, [len(places)], places)
+        add(helper.make_node("ArrayFeatureExtractor", [declared[1], index], [outputs[1]], domain=ML))
 
 
 Split = tuple[list[Any], dict[int, int], dict[int, tuple[Any, int]]]

@@ -18,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 
 from dpserve.learners import Account, AutoClassifier, Columns, LazyBB, RowFolds
 from dpserve_verify.errors import InputError
+from models.onnx.check import check_graph
 from models.onnx.from_sklearn import EnsembleClassifier
 from models.onnx.runtime import OnnxModel
 from training.notebook.without_noise import unprotected
@@ -109,7 +110,9 @@ def test_a_pipeline_as_onnx_has_the_order_of_its_classes_and_a_model_the_declare
     y = np.where(np.isin(y, order), y, order[-1])
     whole = make_pipeline(learner(order)).fit(X, y)
     chances, feed = whole.predict_proba(X), {"X": X}
-    _, found = session(to_onnx(whole, X[:1], options={"zipmap": False})).run(None, feed)
+    plain = to_onnx(whole, X[:1], options={"zipmap": False})
+    check_graph(plain.SerializeToString())
+    _, found = session(plain).run(None, feed)
     np.testing.assert_allclose(found, chances, atol=1e-6)
     _, named = session(to_onnx(whole, X[:1])).run(None, feed)
     np.testing.assert_allclose([[row[label] for label in sorted(order)] for row in named], chances, atol=1e-6)
