@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from additive_models import CLASSES, COLUMNS, NUMBER, RECORDS
 
+from models.features.table_format import USUAL_FORMAT
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
 from models.parts.trees import Leaf
@@ -30,7 +31,8 @@ MODELS = {
 @pytest.fixture
 def explain(monkeypatch, capsys):
     def opened(name):
-        verified = SimpleNamespace(ensemble=MODELS[name], certificate=SimpleNamespace(line="the claim"))
+        claim = SimpleNamespace(line="the claim")
+        verified = SimpleNamespace(ensemble=MODELS[name], certificate=claim, format=USUAL_FORMAT)
         return SimpleNamespace(reference=f"{name}@1", verified=verified)
 
     bundles = SimpleNamespace(open=opened)
