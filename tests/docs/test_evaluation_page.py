@@ -11,7 +11,7 @@ import subprocess
 import pyarrow.parquet as pq
 import pytest
 import warm
-from ledgers import EXAMPLES, ROOT
+from ledgers import EXAMPLES, ROOT, adult_schema
 from pages import blocks
 from small_home import dpserve
 
@@ -27,7 +27,7 @@ def test_every_command_of_the_pages_runs(tmp_path):
         pq.write_table(part, tmp_path / f"{name}.parquet")
     groups = "\ngroups: {sex: {}, age: {type: numeric, edges: [30, 50]}}\n"  # as the page has them
     assert groups.strip() in (ROOT / "docs" / "groups.md").read_text()
-    (tmp_path / "adult.yaml").write_text((EXAMPLES / "adult.schema.yaml").read_text() + groups)
+    (tmp_path / "adult.yaml").write_text(adult_schema(4000) + groups)
     home = tmp_path / "home"
     dpserve(home, "init")
     shutil.copy(home / "trust.json", tmp_path)

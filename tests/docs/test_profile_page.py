@@ -12,7 +12,7 @@ import subprocess
 import pyarrow.parquet as pq
 import pytest
 import warm
-from ledgers import EXAMPLES, ROOT
+from ledgers import EXAMPLES, ROOT, adult_schema
 from small_home import dpserve
 
 ROWS = 2000
@@ -21,8 +21,7 @@ ROWS = 2000
 def run_page(tmp_path, name):
     """Run the commands of a page in a home; return the home and what they printed."""
     pq.write_table(pq.read_table(EXAMPLES / "adult_train.parquet").slice(0, ROWS), tmp_path / "adult.parquet")
-    schema = (EXAMPLES / "adult.schema.yaml").read_text().replace("records: 32561", f"records: {ROWS}")
-    (tmp_path / "adult.yaml").write_text(schema)
+    (tmp_path / "adult.yaml").write_text(adult_schema(ROWS))
     home = tmp_path / "home"
     dpserve(home, "init")
     shutil.copy(home / "trust.json", tmp_path)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from ledgers import adult_schema
 from pages import ROOT, blocks, checkout, follow
 from small_home import free_port
 
@@ -87,7 +88,7 @@ def test_the_minute_of_the_home_page_runs(tmp_path: Path) -> None:
     for name, rows in (("adult", "adult_train"), ("test", "adult_test")):
         table = pq.read_table(ROOT / "examples" / "data" / f"{rows}.parquet")
         pq.write_table(table.slice(0, 4000), folder / f"{name}.parquet")
-    (folder / "adult.yaml").write_text((ROOT / "examples" / "data" / "adult.schema.yaml").read_text())
+    (folder / "adult.yaml").write_text(adult_schema(4000))
     port = free_port()
     before, serve, after = block.partition("dpserve serve\n")
     until = f"until curl -sf -o {folder}/ready http://127.0.0.1:{port}/readyz; do sleep 0.2; done"

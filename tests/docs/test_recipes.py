@@ -286,8 +286,9 @@ assert "## GET /v1/letters/{word}" in reference.rest()
 """
 KNOWS_ENTRY = """
 import sys
+from ledgers import unjudged
 from accountant.audit.audit import audit_place
-from accountant.errors import InputError
+from accountant.errors import EntryRefused, InputError
 from accountant.home import Home
 from accountant.ledger.remarks import remark
 from serving.pages.parts.entry_text import describe
@@ -303,7 +304,14 @@ else:
 assert remark(home.ledger, "all is well", "ann") == 1
 assert audit_place(environment).ok
 assert "ann: all is well" in str(describe(home.ledger.log.entries(1, 1)[0]))
-with home.ledger.log.writing() as writer:  # past the writer: the auditor looks for itself
+try:
+    with home.ledger.log.writing() as writer:  # past the writer: the auditor reads it before it is written
+        writer.append("remark", text="", by="ann")
+except EntryRefused as error:
+    assert "remark: must say something" in error.message
+else:
+    raise AssertionError("a remark that an audit refuses was written")
+with unjudged(), home.ledger.log.writing() as writer:  # and looks for itself at what is
     writer.append("remark", text="", by="ann")
 problems = audit_place(environment).problems
 assert any("entry 2: remark: must say something" in problem for problem in problems), problems
@@ -311,7 +319,7 @@ assert any("entry 2: remark: must say something" in problem for problem in probl
 KNOWS_COUNT = """
 import sys
 from pathlib import Path
-from ledgers import advance, copy, place, prepared
+from ledgers import advance, copy, place, prepared, unjudged
 from accountant.audit.audit import audit_home
 from accountant.home import Home
 from serving.pages.parts.entry_text import describe
@@ -331,7 +339,7 @@ assert [entry.value["type"] for entry in bodies[-4:]] == ["reserved", "started",
 assert "ann asked how many rows dataset adult has by one column" in describe(bodies[-4]).words
 assert audit_home(home, []).problems == ()
 advance(home.ledger, queued.seq, "committed")
-with home.ledger.log.writing() as writer:  # past the writer: a profile's entry does not end a count
+with unjudged(), home.ledger.log.writing() as writer:  # past the judge: a profile's entry does not end a count
     writer.append("profiled", reservation=queued.seq, statement="0" * 64, dataset="adult")
 problems = audit_home(home, []).problems
 assert any("counts a dataset; another entry ends it" in problem for problem in problems), problems

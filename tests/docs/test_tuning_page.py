@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from ledgers import EXAMPLES
+from ledgers import EXAMPLES, adult_schema
 from pages import blocks, checkout, follow
 from small_home import dpserve
 
@@ -20,7 +20,8 @@ def test_the_price_of_the_page_is_told(tmp_path: Path) -> None:
     folder, home = checkout(tmp_path), tmp_path / "home"
     pq.write_table(pq.read_table(EXAMPLES / "adult_train.parquet").slice(0, 500), folder / "adult.parquet")
     dpserve(home, "init")
-    data = ["--data", str(folder / "adult.parquet"), "--schema", str(EXAMPLES / "adult.schema.yaml")]
+    (folder / "adult.yaml").write_text(adult_schema(500))
+    data = ["--data", str(folder / "adult.parquet"), "--schema", str(folder / "adult.yaml")]
     done = dpserve(home, "dataset", "register", "adult", *data, "--epsilon", "3", "--delta", "1e-6", "--unit", "record")
     assert done.returncode == 0, done.stderr
     plan, tune = "".join(blocks("docs/tuning.md", "sh")).splitlines()

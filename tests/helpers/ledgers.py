@@ -134,6 +134,11 @@ def copy(home: Path, to: Path) -> Path:
     return to
 
 
+def adult_schema(records: int) -> str:
+    """Say the schema of the census people for so many rows of theirs."""
+    return (EXAMPLES / "adult.schema.yaml").read_text().replace("records: 32561", f"records: {records}")
+
+
 @lru_cache
 def prepared() -> Path:
     """A home with real rows registered and nothing spent, to copy."""
@@ -142,8 +147,7 @@ def prepared() -> Path:
     files = scratch() / "files"
     files.mkdir()
     pq.write_table(pq.read_table(EXAMPLES / "adult_train.parquet").slice(0, SMALL_ROWS), files / "rows.parquet")
-    schema = (EXAMPLES / "adult.schema.yaml").read_text().replace("records: 32561", f"records: {SMALL_ROWS}")
-    (files / "schema.yaml").write_text(schema)
+    (files / "schema.yaml").write_text(adult_schema(SMALL_ROWS))
     return _registered(scratch() / "prepared")
 
 
