@@ -22,7 +22,7 @@ PAGES = [f"docs/{name}" for name in ("evaluation.md", "groups.md", "comparing-mo
 @pytest.mark.system("openssl", "jq")
 def test_every_command_of_the_pages_runs(tmp_path):
     rows = pq.read_table(EXAMPLES / "adult_train.parquet"), pq.read_table(EXAMPLES / "adult_test.parquet")
-    parts = {"adult": rows[0].slice(0, 4000), "others": rows[1].slice(0, 1000), "public": rows[1].slice(4000, 1000)}
+    parts = {"adult": rows[0].slice(0, 4000), "others": rows[1].slice(0, 4000), "public": rows[1].slice(4000, 1000)}
     for name, part in parts.items():
         pq.write_table(part, tmp_path / f"{name}.parquet")
     groups = "\ngroups: {sex: {}, age: {type: numeric, edges: [30, 50]}}\n"  # as the page has them

@@ -126,13 +126,23 @@ COUNT_STATEMENT = (
 
 from __future__ import annotations
 
-from accountant.certificates.profile import ProfileKind
+from typing import Literal
+
+from accountant.certificates.profile import ProfileKind, ProfileStatement
+from dpserve_verify.certificates import stated
+from dpserve_verify.formats.forms import form_field
+
+
+class CountStatement(ProfileStatement):
+    \"\"\"A profile in all but its type.\"\"\"
+
+    predicate_type: Literal["https://dpserve/dataset-count/v1"] = form_field(key="predicateType")
 
 
 class CountKind(ProfileKind):
     \"\"\"Rows by one column.\"\"\"
 
-    word, title, entry = "count", "count", "counted"
+    rule, form = stated.COUNT, CountStatement
 
 
 COUNT = CountKind()
@@ -229,9 +239,14 @@ WALKS = {
                 '        case {"evaluates": _}:\n',
             ),
         ),
-        3: ("accountant/certificates/count.py", ("", COUNT_STATEMENT)),
-        4: ("training/kinds/count_steps.py", ("", COUNT_STEPS)),
-        5: (
+        3: (
+            "dpserve_verify/certificates/stated.py",
+            ("RULES = {", 'COUNT = Rule("count", "count", "https://dpserve/dataset-count/v1", "counted")\nRULES = {'),
+            ("in (PROFILE, ANSWER, WORTH)", "in (PROFILE, ANSWER, WORTH, COUNT)"),
+        ),
+        4: ("accountant/certificates/count.py", ("", COUNT_STATEMENT)),
+        5: ("training/kinds/count_steps.py", ("", COUNT_STEPS)),
+        6: (
             "training/kinds/registry.py",
             ("    Profile: ProfileSteps,\n", "    Profile: ProfileSteps,\n    Count: CountSteps,\n"),
             ("import Contribution, Evaluation, JobKind", "import Contribution, Count, Evaluation, JobKind"),
@@ -240,7 +255,7 @@ WALKS = {
                 "from training.kinds.count_steps import CountSteps\nfrom training.kinds.job_steps",
             ),
         ),
-        6: (
+        7: (
             "serving/pages/parts/entry_text.py",
             (
                 "        case Profile():\n",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from accountant.certificates.profile import PROFILE, Counted, Profile
+from accountant.certificates.profile import PROFILE, Counted, Profile, ProfileKind
 from accountant.home import Home
 from accountant.ledger.families.families import Started
 from dpserve_verify.privacy.budget import Relation
@@ -27,7 +27,8 @@ class ProfileSteps(StatedSteps):
     """Count rows by bin, and state what follows of each column."""
 
     asks = ProfileRequest
-    kind, folder = PROFILE, "profiles"
+    kind: ClassVar[ProfileKind] = PROFILE
+    folder = "profiles"
 
     @classmethod
     def plan(cls, home: Home, asked: ProfileRequest, by: str | None = None) -> PlannedProfile:
@@ -63,7 +64,7 @@ class ProfileSteps(StatedSteps):
             else chosen_figures(columns, str(around), parents_of(request.parameters), counts, plan, records, GRID)
         )
         counted = Counted(part_of(dataset), records, GRID, stated)
-        return PROFILE.statement(counted, dataset, request, plan, self.in_log())
+        return self.kind.statement(counted, dataset, request, plan, self.in_log())
 
     def check_figures(self, stated: Profile) -> None:
         """Make every figure of every column again."""
