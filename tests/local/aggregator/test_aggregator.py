@@ -506,7 +506,7 @@ def test_auditor_believes_nobody_about_shares(place, census):
         (("parameters", "aggregator_1"), second, "must be two"),
         (("parameters", "least"), OWNERS + 1, "owners:"),
         (("plan", 0, "purpose"), "something else", "one sum of shares"),
-        (("plan", 0, "mechanism"), "one-of-k", "one sum of shares"),
+        (("plan", 0, "mechanism"), "one-of-k", "its sensitivity is in replacement, not in l2"),
         (("plan", 0, "count"), 2, None),
         (("plan", 0, "event", "noise_multiplier"), "1", None),
     ):

@@ -201,7 +201,7 @@ def test_a_promise_is_not_taken_for_another(promise, changes, problem):
         VouchedLearner(None).recipe(replace(public, **changes))
 
 
-REAL = "if rows.target.size > 300:"  # rows of the home, and not those of the check
+REAL = "if rows.target.mean() < 0.35:"  # rows of the home: of those of the check about a half are of each class
 DEEDS = {
     "opens a file": "open('/etc/hostname').read()",
     "forks": "import os; os.fork()",
