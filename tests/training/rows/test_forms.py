@@ -130,7 +130,9 @@ format: {delimiter: tab, encoding: cp1252, sheet: rows}
     again = format_from_json(told)
     assert again.form == schema.form
     assert again.columns == {name: schema.written[name] for name in names}
-    assert check_file(schema, tmp_path / "a.tsv").problems == []
+    (unused,) = check_file(schema, tmp_path / "a.tsv").problems  # a text has no sheets
+    assert "`sheet` under `format`" in unused.found
+    assert check_file(parse_schema(text.replace(", sheet: rows", "").encode()), tmp_path / "a.tsv").problems == []
     assert pack(tmp_path / "a.tsv", schema).labels.tolist() == encode_targets(schema, pa.array([1200, 7])).tolist()
     [columns] = read_columns(tmp_path / "a.tsv", schema.features, again)
     sent = csv_tables.columns_of(raw, schema.features, names, 9, again, True)
