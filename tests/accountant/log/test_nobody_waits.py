@@ -27,6 +27,7 @@ from serving.process.tokens import good_bearers
 @pytest.fixture
 def home(begun):
     opened = begun(registration())
+    opened.ledger.register(registration("spare"))
     tokens.create(opened.ledger, "shop", ["predict"], "ab" * 32)
     yield opened
     opened.ledger.log.database.close()
@@ -39,6 +40,11 @@ def mark_of(home: Home) -> HighWater:
 def other(home: Home) -> Home:
     """The same home, as another process has it open."""
     return Home.open(place(home.path))
+
+
+def write_one(writer, kind: str = "dataset-archived") -> None:
+    """Append an entry that an audit accepts, and that no other of these tests is about."""
+    writer.append(kind, dataset="spare", reason="a test", by="steward")
 
 
 def after_commit(writer, then) -> None:
@@ -62,7 +68,7 @@ def test_who_holds_the_mark_keeps_no_reader_waiting_and_a_writer_for_a_stated_ti
 
 def test_a_writer_that_stands_still_keeps_no_reader_waiting(home):
     with home.ledger.log.writing() as writer:
-        writer.append("model-retired")
+        write_one(writer)
         reader = other(home)
         assert [each.token.name for each in good_bearers(reader)[0].values()] == ["shop"]
         assert reader.ledger.log.size() == writer.tree.size - 1
@@ -78,7 +84,7 @@ def test_a_writer_that_stands_still_is_ended_by_the_server(home, monkeypatch):
     def stand_still() -> None:
         with home.ledger.log.writing() as writer:
             monkeypatch.undo()
-            writer.append("model-retired")
+            write_one(writer)
             assert reserve(second.ledger).seq == size  # it waits, and no longer than that
 
     with pytest.raises(LedgerUnavailable):
@@ -88,7 +94,7 @@ def test_a_writer_that_stands_still_is_ended_by_the_server(home, monkeypatch):
 
 def test_who_commits_first_may_raise_the_mark_last(home):
     with home.ledger.log.writing() as writer:
-        writer.append("model-retired")
+        write_one(writer)
         after_commit(writer, lambda: reserve(other(home).ledger))
     assert mark_of(home).read() == (home.ledger.log.size(), mark_of(home).read()[1])
     assert home.ledger.log.size() == writer.tree.size + 1
@@ -134,8 +140,8 @@ def test_of_two_histories_one_is_refused(home, forked, committed, ours, theirs):
 
     def write() -> None:
         with home.ledger.log.writing() as writer:
-            for _ in range(ours):
-                writer.append("model-retired")
+            for kind in ("dataset-archived", "dataset-unarchived")[:ours]:
+                write_one(writer, kind)
             if committed:
                 after_commit(writer, write_there)
             else:

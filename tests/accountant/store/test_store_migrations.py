@@ -10,7 +10,7 @@ import quick_ledgers
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from ledgers import ROOT
+from ledgers import ROOT, append_unsigned
 from postgres import server
 from sqlalchemy import Integer, insert, inspect, text
 from stores import kind, rows
@@ -18,7 +18,7 @@ from stores import kind, rows
 from accountant.audit.audit import audit_place
 from accountant.home import Home
 from accountant.store import migrations
-from accountant.store.store import Store, append
+from accountant.store.store import Store
 from accountant.store.tables import EVIDENCE, META, checkpoint_table
 from dpserve_verify.errors import InputError, LedgerInvalid
 
@@ -98,7 +98,7 @@ def test_nothing_is_done_twice(database):
 OPEN = """
 import sys
 sys.path.insert(0, {root!r})
-from accountant.store.store import Store, append
+from accountant.store.store import Store
 Store({url!r}).create()
 print("alembic" in sys.modules)
 """
@@ -114,7 +114,7 @@ def test_alembic_is_imported_where_there_is_something_to_do_and_nowhere_else(tmp
 def test_evidence_is_protected(database):
     database.create()
     with database.writing() as connection:
-        append(connection, b"an entry")
+        append_unsigned(connection, b"an entry")
         connection.execute(insert(checkpoint_table).values(size=1, note="a note", kinds=1))
     for table in EVIDENCE:
         with pytest.raises(LedgerInvalid, match="append only"), database.writing() as connection:
