@@ -436,7 +436,7 @@ def test_the_sum_with_what_a_release_was_made_from_is_added_up_again(tmp_path):
 
     sources = source(3, "0.5", "training"), source(3, "0.5", "training"), source(5, "0.125", "holdout")
     plan = Plan.of(
-        [Release("select a 1-rule by weighted agreement", "exponential", "range", 1, PureDp(Decimal("0.1")))]
+        [Release("select a 1-rule by weighted agreement", "permute-and-flip", "range", 1, PureDp(Decimal("0.1")))]
     )
     about = replace(dataset(), made_from=(*sources[1:], source(9, "4", "all", False)))
     sound = json.loads(Office().statement(b"a model", plan, about, "0"))
