@@ -10,7 +10,7 @@ import owners
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 import pytest
-from small_home import records, serving, write_files
+from small_home import records, serving, until, write_files
 
 from accountant.access import grants
 from accountant.access.grants import Grant
@@ -210,6 +210,11 @@ def server(tmp_path_factory):
         for name in ("survey", *(f"stuck-{side}" for side in SIDES)):
             owners.asking(files, home, 12, 4, name, epsilon="0.5")
     with serving(folder / "home", workers=1) as found:
+        for name in DATASETS.values():  # a list has the prices that its process was asked for
+            until(lambda name=name: found.get(f"/v1/datasets/{name}").status_code == 200, f"{name} is priced")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("DPSERVE_HOME", str(folder / "home"))
+            assert [run(["dataset", "show", name]) for name in DATASETS.values()] == [0, 0]
         yield found
 
 
