@@ -190,7 +190,8 @@ def test_record_that_is_no_record(server):
             ("POST", "/v1/plans", SET % value, (400, "bad_input"))
             for value in (b"1e99999999", b'"1e99999999"', b"[]", b"{}", b'"many"', b"0.5", b"1e9", b"true", b"9" * 50)
         ),
-        ("POST", "/v1/jobs", b'{"a": ' * 100_000, (400, "bad_input")),
+        ("POST", "/v1/jobs", b'{"a": ' * 1_000, (400, "bad_input")),
+        ("POST", "/v1/jobs", b'{"a": ' * 100_000, (413, "too_large")),  # of more objects than a body may have
         ("POST", "/v1/jobs", b"[" + b"1" * 100_000 + b"]", (400, "bad_input")),
         ("POST", "/v1/jobs", b" " * ((1 << 20) + 1), (413, "too_large")),
         ("POST", "/v1/plans", b'{"dataset": "adult", "learner": "lazybb", "epsilon": 50}', (403, "budget_refused")),
