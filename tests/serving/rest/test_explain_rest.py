@@ -16,6 +16,7 @@ from additive_models import CLASSES, COLUMNS, NUMBER, RECORDS
 from accountant.access.grants import Access, Grant
 from accountant.errors import UnknownName
 from dpserve_verify.errors import ModelInvalid
+from models.features.table_format import USUAL_FORMAT
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
 from models.parts.trees import Leaf, Split
@@ -48,7 +49,7 @@ class Known:
         ensemble = MODELS[name]
         likely = ensemble.probabilities if ensemble.classes else lambda columns: None
         runtime = SimpleNamespace(infer=lambda columns: (ensemble.predict(columns), likely(columns)), texts={})
-        verified = SimpleNamespace(ensemble=ensemble, runtime=runtime)
+        verified = SimpleNamespace(ensemble=ensemble, runtime=runtime, format=USUAL_FORMAT)
         metrics = {"predictions": SimpleNamespace(inc=abs), "seconds": SimpleNamespace(observe=abs)}
         return SimpleNamespace(
             reference=f"{name}@1", verified=verified, fragment={"entry": 7}, count=lambda *_: None, **metrics
