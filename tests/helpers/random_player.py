@@ -322,7 +322,7 @@ class Player:
     def campaign(self) -> None:
         """One of a few steps of a campaign of owners in turns, or its whole life by shares."""
         definition = self.new()
-        report = Release("one report of one owner", "one-of-k", "range", 1, PureDp(Decimal("0.1")))
+        report = Release("one report of one owner", "one-of-k", "replacement", 1, PureDp(Decimal("0.1")))
         asked = {"definition": definition, "owners": 500, "least": 100, "turns": 2}
         named = Request(OWNED, "one-of-k", Budget.of("0.1"), asked, "owned")
         seq = reserve(self.ledger, named, Plan(((report, 1),))).seq
