@@ -13,13 +13,13 @@ import hashlib
 import os
 import sqlite3
 import threading
-from ast import literal_eval
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, MutableMapping, MutableSet
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import dpserve_verify
 from accountant.log import state_text
 from dpserve_verify import audit
 from dpserve_verify.errors import LedgerUnavailable
@@ -42,8 +42,9 @@ _SECONDS = 5.0  # for which another process may be writing
 
 @lru_cache(maxsize=1)
 def rules() -> str:
-    """Return the digest of the auditor's own sources: where a rule or a record changes, the entries are read anew."""
-    texts = sorted(Path(next(iter(audit.__path__))).glob("*.py"))
+    """Return the digest of the verifier's sources and of this form: where either changes, entries are read anew."""
+    texts = sorted(Path(next(iter(dpserve_verify.__path__))).rglob("*.py"))
+    texts += [Path(__file__), Path(state_text.__file__)]
     return hashlib.sha256(b"".join(text.read_bytes() for text in texts)).hexdigest()
 
 
@@ -170,7 +171,7 @@ class Values:
         """Return a live value, or _GONE. One that can be changed counts as changed from here on."""
         values = self._parts[part]
         if key not in values:
-            text = None if part in self._whole else self._file.get(self.head, part, repr(key))
+            text = None if part in self._whole else self._file.get(self.head, part, state_text.write(key))
             values[key] = _GONE if text is None else self._take(part, key, text)
         value = values[key]
         if type(value) not in _STEADY:
@@ -188,7 +189,7 @@ class Values:
             ours = self._parts[part]
             self._parts[part] = whole = {}
             for name, text in self._file.all(self.head, part):
-                key = literal_eval(name)
+                key = state_text.read(name)
                 whole[key] = ours.pop(key) if key in ours else self._take(part, key, text)
             whole |= ours
             self._whole.add(part)
@@ -202,7 +203,7 @@ class Values:
             value = self._parts[part][key]
             text = None if value is _GONE else state_text.write(value)
             if text != self._texts.get((part, key)):
-                changes.append((part, repr(key), text))
+                changes.append((part, state_text.write(key), text))
             if text is None:
                 self._texts.pop((part, key), None)
             else:

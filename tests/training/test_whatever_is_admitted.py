@@ -243,7 +243,7 @@ def test_whatever_is_admitted_ends_and_whatever_is_refused_costs_nothing(case):
 
 FIXED: dict[str, dict[str, Any]] = {
     "three rows": {"rows": 3},
-    "one row": {"rows": 1},
+    "one row": {"rows": 1, "seed": 2},
     "constant features": {"features": {"f0": {"type": "categorical", "values": ["only"]}}},
     "a range of 1e300": {"features": {"f0": {"type": "numeric", "range": [-1e300, 1e300]}}},
     "classes that never occur": {"target": {"classes": list(range(255))}, "seed": 3},

@@ -21,6 +21,7 @@ from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.job_kinds import Profile
 from accountant.ledger.families.left import (
     Left,
     describe_budget,
@@ -63,7 +64,9 @@ def grow(home: Home, upto: int, name: str = "g") -> None:
 
 
 def asked(name: str, epsilon: Decimal, delta: Decimal, blocks: str | None = None, part: str | None = None) -> Request:
-    return replace(request(name, str(epsilon), str(delta)), blocks=blocks, part=part)
+    """Return a job that trains; of what is kept aside a profile, as nothing trains on that."""
+    job = replace(request(name, str(epsilon), str(delta)), blocks=blocks, part=part)
+    return job if part is None else replace(job, kind=Profile(), model="", learner="profile", parameters={})
 
 
 @lru_cache(maxsize=512)

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import pytest
-from ledgers import begun, hexes, place, plan, registration, request, reserve
+from ledgers import UNJUDGED, begun, hexes, place, plan, registration, request, reserve
 from sqlalchemy import text
 
 from accountant.access import tokens
@@ -172,6 +172,7 @@ def test_a_job_gives_back_what_its_own_entry_was_charged_to(tmp_path, monkeypatc
     """A version that knew no total for one person charged a job to its block alone. The job stays a fault that the
     audit names; but no sum falls below zero, and every list goes on.
     """
+    monkeypatch.setattr(*UNJUDGED)
     one = registration("visits", Budget.of("2"), unit=Unit("person", "who", 1), person=Budget.of("2"))
     home = begun(tmp_path / "home", one, kind)
     block_appending.append(home.ledger.log, NewBlock("visits", hexes("visits 2"), 1000, "steward"), 2)

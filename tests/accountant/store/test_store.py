@@ -88,7 +88,7 @@ def test_any_other_url_is_refused_and_no_password_is_shown(url):
 
 def test_a_missing_driver_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(InputError, match=r"install dpserve\[postgres\]") as caught:
+    with pytest.raises(InputError, match=r"pip install \'psycopg\[binary\]\' \(the extra postgres\)") as caught:
         Store(f"postgresql+psycopg://u:{SECRET}@h/d")
     assert SECRET not in str(caught.value)
 

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from decimal import Decimal
 from threading import Timer
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ from stores import at, kind, snapshot
 
 from accountant.audit.audit import audit_home
 from accountant.home import Home
+from accountant.ledger import family_changes
 from accountant.store import engines, postgres_timeout
 from accountant.store.store import Store
 from dpserve_verify.errors import LedgerUnavailable
@@ -98,6 +100,7 @@ from ledgers import place, reserve
 from pathlib import Path
 from accountant.errors import LedgerUnavailable
 from accountant.home import Home
+from accountant.ledger import family_changes
 home = Home.open(place(Path(sys.argv[1])))
 reserve(home.ledger)
 size = (home.path / "ledger.db-wal").stat().st_size
@@ -192,7 +195,7 @@ def cut_between(ledger, name: str) -> None:
 
 def cut_at_commit(ledger, name: str) -> None:
     with ledger.log.writing() as writer:
-        writer.append("genesis")
+        family_changes.set_quota(writer, "adult", "alice", Decimal("0.5"), "a test", "steward")
         commit = writer.connection.commit
         writer.connection.commit = lambda: (cut(name), commit())
 
@@ -235,7 +238,7 @@ def silent(remote, monkeypatch):
 
 def commit_in_silence(silent) -> None:
     with silent.home.ledger.log.writing() as writer:
-        writer.append("genesis")
+        family_changes.set_quota(writer, "adult", "alice", Decimal("0.5"), "a test", "steward")
         commit = writer.connection.commit
         writer.connection.commit = lambda: (silent.wire.silent.set(), commit())
 

@@ -250,6 +250,7 @@ def test_drafts_tell_no_more_and_say_whose_they_were(home):
         drafts.check(drafts.get(draft.id, "token:intern"), SCHEMA, [])
         work(home, drafts)
         asked = {"name": "probe", "epsilon": "1", "delta": "1e-6", "unit": "ssn", "contributions": 1, "family": []}
+        asked["as_read"] = True
         drafts.register(drafts.get(draft.id, "token:intern"), asked)
         work(home, drafts)
         draft = drafts.get(draft.id, "token:intern")
