@@ -185,9 +185,15 @@ def running(
     assert unknown_files(home) == []
 
 
-def serving(home: Path, workers: int = 2, **more: str) -> contextlib.AbstractContextManager[Server]:
-    """`dpserve serve` as a fork of the warm process, unless it is given what only the start of a process looks at."""
+def serving(
+    home: Path, workers: int = 2, own_time: bool = False, **more: str
+) -> contextlib.AbstractContextManager[Server]:
+    """`dpserve serve` as a fork of the warm process, unless it is given what only the start of a process looks at. It
+    works as long for a request as a busy machine may need, unless it keeps its `own_time`.
+    """
     port = free_port()
     command = [sys.executable, "-m", "serving.cli", "serve", "--port", str(port), "--workers", str(workers)]
     start = subprocess.Popen if {"LD_PRELOAD", "PYTHONPATH"} & more.keys() else warm.Popen
+    if start is warm.Popen and not own_time:
+        more[warm.WORK_SECONDS] = str(PATIENCE / 2)
     return running(home, command, port, home.parent, start, **more)

@@ -48,6 +48,7 @@ MODULES = (
 )
 
 
+WORK_SECONDS = "WARM_WORK_SECONDS"  # in the environment: how long a server works for a request; its own time if not
 SHARED = "WARM_PROCESS"  # in the environment: the socket of one that another process began
 
 
@@ -184,8 +185,12 @@ def begin(arguments: list[str], folder: str, environment: dict[str, str], stream
         os.dup2(stream, number)
         os.close(stream)
     os.chdir(folder)
+    seconds = environment.pop(WORK_SECONDS, None)
     os.environ.clear()
     os.environ.update(environment)
+    if seconds is not None:
+        work_time, jobs = import_module("serving.wire.work_time"), import_module("serving.rest.jobs")
+        vars(work_time)["WORK_SECONDS"] = vars(jobs)["PRICES_SECONDS"] = float(seconds)
     return arguments
 
 

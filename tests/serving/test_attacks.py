@@ -32,7 +32,7 @@ def server(tmp_path_factory):
     home = adult_home(folder, 1)
     unused = sql(home.path, "SELECT used, reserved FROM family")[0]
     job.train(home, JobRequest("adult", "lazybb", "0.6", parameters=FEW), by="steward")
-    with serving(home.path, workers=1) as found:
+    with serving(home.path, workers=1, own_time=True) as found:
         found.unused = unused
         until(lambda: found.predict().status_code == 200, "the champion answers")
         yield found

@@ -41,9 +41,10 @@ FIRST: dict[Path, Price] = {}  # what was charged before the server ran, by its 
 ATTACKS = 120
 SECONDS = 8  # that a client waits for an answer
 MANY_ROUNDS = {
-    "dataset": "adult", "learner": "lazybb", "epsilon": "1", "parameters": {"rounds": 5000}, "model": "first"
+    "dataset": "adult", "learner": "lazybb", "epsilon": "1", "parameters": {"rounds": 500}, "model": "first"
 }  # fmt: skip
-THEIRS = {**MANY_ROUNDS, "model": "second"}  # a model's name is one principal's
+# A model's name is one principal's; its price takes a twentieth of the time that a request has.
+THEIRS = {**MANY_ROUNDS, "parameters": {"rounds": 50}, "model": "second"}
 GRID = {"epochs": [*range(4001, 4065)]}
 ENDLESS = {"dataset": "adult", "learner": "ebm", "epsilon": "1", "tuning": {"grid": GRID}, "model": "first"}
 
@@ -55,7 +56,7 @@ def server(tmp_path_factory):
     job.train(home, JobRequest("adult", "lazybb", "0.5", parameters={"rounds": 5}), by="test")
     clock = MovedClock(folder)
     environment = {**noted_draws.environment(folder), **clock.environment}
-    with serving(home.path, workers=2, **environment) as found:
+    with serving(home.path, workers=2, own_time=True, **environment) as found:
         found.clock, found.folder, found.environment = clock, folder, environment
         found.tokens["other"] = new_token(home, "other", ["train"])[0]
         until(lambda: (home.path / "run" / str(found.port) / "prices").exists(), "the price desk is there")
@@ -116,7 +117,7 @@ def test_a_hundred_prices_of_one_caller_stop_nobody(server):
     assert all("retry-after: 1" in head and error["code"] == "too_many_requests" for head, error in late)
     assert any(status == 200 for status, _, _ in found)
     until(lambda: not forks(server)[1], "nothing goes on for nobody")
-    mine = {**MANY_ROUNDS, "epsilon": "1.5"}
+    mine = {**THEIRS, "model": "first", "epsilon": "1.5"}
     until(lambda: server.ask("POST", "/v1/plans", "train", json=mine).status_code == 200, "the caller has prices again")
 
 
