@@ -125,9 +125,10 @@ OUTSIDE = {"tests", "benchmarks", "studies", "examples", "docs"}
 # Folder: rooms, and which folders of each it may import ("." is the room itself). Imports for types alone are left out.
 MAP = """
 dpserve_verify:
-dpserve_verify/audit: dpserve_verify(. certificates formats keys log privacy system)
+dpserve_verify/audit: dpserve_verify(. certificates entries formats keys log privacy system)
 dpserve_verify/certificates: dpserve_verify(. formats keys log privacy system)
 dpserve_verify/command: dpserve_verify(. audit certificates formats keys log privacy system)
+dpserve_verify/entries: dpserve_verify(. formats privacy)
 dpserve_verify/formats: dpserve_verify(.)
 dpserve_verify/keys: dpserve_verify(. formats)
 dpserve_verify/log: dpserve_verify(. formats keys system)

@@ -11,21 +11,22 @@ from dataclasses import dataclass, field
 from sys import intern
 from typing import ClassVar
 
-from dpserve_verify.audit.judge import Value, require_hex
-from dpserve_verify.audit.replay_access import TIME, Rights
-from dpserve_verify.audit.replay_archive import ARCHIVING, Archive, judge_withdrawn
+from dpserve_verify.audit.judge import Value
+from dpserve_verify.audit.replay_access import Rights
+from dpserve_verify.audit.replay_archive import Archive, judge_withdrawn
 from dpserve_verify.audit.replay_budget import Books, DatasetState, SumsDiffer, costs_of
 from dpserve_verify.audit.replay_campaigns import Campaigns
-from dpserve_verify.audit.replay_charges import FIELDS as CHARGED
 from dpserve_verify.audit.replay_charges import Charges
-from dpserve_verify.audit.replay_keys import KeyRing, require_reasons
-from dpserve_verify.audit.replay_kinds import KEYS, OF_DATASET, OPTIONAL, JobKind, read_kind
-from dpserve_verify.audit.replay_learners import ADMITTED, REMOVED, Learners
+from dpserve_verify.audit.replay_keys import KeyRing
+from dpserve_verify.audit.replay_kinds import OF_DATASET, JobKind, read_kind
+from dpserve_verify.audit.replay_learners import Learners
 from dpserve_verify.audit.replay_made_from import Behind, Profiles
 from dpserve_verify.audit.replay_names import Names, judge_labels
 from dpserve_verify.audit.replay_person import person_total
 from dpserve_verify.audit.replay_repair import Repairs, WideJob, wide_window
 from dpserve_verify.audit.replay_schedules import Schedules
+from dpserve_verify.entries.jobs import ASKED
+from dpserve_verify.entries.kinds import read_form
 from dpserve_verify.errors import DpserveError, LedgerInvalid
 from dpserve_verify.formats import canonical
 from dpserve_verify.formats.canonical import parse_decimal
@@ -34,10 +35,7 @@ from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.privacy.budget import check_name
 from dpserve_verify.privacy.soundness import Figures, judge_job, require
 
-FORMAT, MOST_RESUMED = "dpserve-ledger/v1", 5
-ASKED_BESIDE = ("target", "promote", "part", "blocks")  # what a request may say beside its kind
-IDS_SAID = ("distinct-ids", "one-person")
-DOORS = ("append", "evaluate", "register")  # where files are compared with registered datasets
+MOST_RESUMED = 5
 
 
 @dataclass(slots=True)
@@ -104,13 +102,11 @@ class Replay:
             if not isinstance(decoded, dict) or not isinstance(kind, str):
                 raise LedgerInvalid("must be an object with a type")
             value = decoded
-            self._judge_form(seq, kind, value)
-            ids = value.get("ids", ["one-person"])
-            in_order = isinstance(ids, list) and ids and ids == [word for word in IDS_SAID if word in ids]
-            require(bool(in_order), f"ids: must be some of {list(IDS_SAID)}, each once and in order")
+            read_form(kind, decoded)
+            require((kind == "genesis") == (seq == 0), "genesis: must be entry 0, and no other")
             if kind in ("reserved", "schedule-added", "dataset-appended"):
                 self.archive.require_open(value)
-            self._READERS[kind][1](self, seq, value)
+            self._JUDGES[kind](self, seq, value)
             self.behind.note(seq, value)
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise LedgerInvalid(f"entry {seq}: not of its type's form ({error!r:.200})", entry=seq) from error
@@ -125,16 +121,7 @@ class Replay:
         """Return what is no problem, and what a reader of the audit should know."""
         return [*self.books.blocks.notes, *self.repairs.notes, *self.access.notes]
 
-    def _judge_form(self, seq: int, kind: str, value: Value) -> None:
-        require(kind in self._READERS, f"type={kind!r:.60}: not a type of entry that this reader knows")
-        fields = self._FIELDS[kind]
-        if value.keys() != fields and value.keys() - self._OPTIONAL.get(kind, set()) != fields:
-            raise LedgerInvalid(f"{kind}: must have exactly the fields {sorted(fields)}")
-        require(TIME.fullmatch(value["time"]) is not None, "time: must be like 2026-01-31T23:59:59Z")
-        require((kind == "genesis") == (seq == 0), "genesis: must be entry 0, and no other")
-
     def _judge_genesis(self, seq: int, value: Value) -> None:
-        require(value["format"] == FORMAT, f"format={value['format']!r:.60}: must be {FORMAT}")
         require(value["origin"] == self.trust.origin, f"origin={value['origin']!r:.80}: must be {self.trust.origin}")
         self.keys.judge_genesis(seq, value)
 
@@ -158,12 +145,10 @@ class Replay:
         self.campaigns.judge_reserved(seq, value, dataset)
         self.learners.judge_reserved(seq, value)
         self.behind.judge(seq, value)
-        require(value.get("promote", True) is True, "promote: must be true where it stands")
         self.schedules.judge_reserved(seq, value, self.access, self.books)
         costs = self.books.split(dataset, cost)
         total_claim = None
         if "whole" in value:
-            require(value["whole"] is True, "whole: must be true where it stands")
             total_claim = seq, parse_decimal(value["claim"]["epsilon"]), request.delta
         self.books.reserve(dataset, value["by"], costs, total_claim)
         wrong_sums = self._judge_after_reserving(value, dataset, window)
@@ -196,35 +181,31 @@ class Replay:
         return None
 
     def _to_evaluate(self, seq: int, value: Value) -> int:
-        certified = value["evaluates"]
+        certified: int = value["evaluates"]
         if "against" in value:
             against = value["against"]
-            if type(against) is not int or against not in self.issued or against in self.keys.revocations:
+            if against not in self.issued or against in self.keys.revocations:
                 raise LedgerInvalid(f"against={against!r:.40}: must be a certified model before that stands")
             require(against != certified, f"against={against}: must be another model than what is evaluated")
-        if type(certified) is int and certified in self.jobs:  # reserved together: what the job is going to make
+        if certified in self.jobs:  # reserved together: what the job is going to make
             making = self.jobs[certified]
             sound = certified == seq - 1 and making.kind is JobKind.TRAINING
             sound = sound and "against" not in value
             require(sound, f"evaluates={certified}: must be the job reserved just before, which makes a model")
             require(value["model"] == making.model, f"model={value['model']!r:.80}: must be {making.model}")
             return certified
-        if type(certified) is not int or certified not in self.issued or certified in self.keys.revocations:
+        if certified not in self.issued or certified in self.keys.revocations:
             raise LedgerInvalid(f"evaluates={certified!r:.40}: must be a certified model before that stands")
         name, _ = self.models[certified]
         require(value["model"] == name, f"model={value['model']!r:.80}: must be {name}, which is evaluated")
         return certified
 
     def _judge_request(self, value: Value) -> None:
-        keys = "dataset", "learner", "parameters", "model", "epsilon", "delta"
-        request = {key: value[key] for key in (*keys, *KEYS, *ASKED_BESIDE) if key in value}
+        request = {key: value[key] for key in ASKED if key in value}
         digest = hashlib.sha256(canonical.spell(request)).hexdigest()
         require(value["request"] == digest, "request: must be the digest of what was asked")
-        require(isinstance(value["by"], str) and bool(value["by"]), "by: must be a string")
         if value["idempotency_key"] is not None:
-            key = value["idempotency_key"]
-            require(isinstance(key, str) and bool(key), "idempotency_key: must be a string")
-            owned_key = value["by"], key
+            owned_key = value["by"], (key := value["idempotency_key"])
             require(owned_key not in self._keys, f"idempotency_key={key:.80}: came before from {value['by']:.80}")
             self._keys.add(owned_key)
 
@@ -243,8 +224,10 @@ class Replay:
         (docs/privacy/resumed.md).
         """
         job, times = self._move(value, "started", "started"), value["times"]
-        sound = type(times) is int and times == job.resumed + 1 <= MOST_RESUMED
-        require(sound, f"times={times!r:.40}: must be {job.resumed + 1}, and at most {MOST_RESUMED}")
+        require(
+            times == job.resumed + 1 <= MOST_RESUMED,
+            f"times={times!r:.40}: must be {job.resumed + 1}, and at most {MOST_RESUMED}",
+        )
         job.resumed = times
         grown = self.books.blocks.known.get(job.dataset)
         if "window" in value:
@@ -270,12 +253,10 @@ class Replay:
             self.repairs.add_entry(dataset, seq, problem)
 
     def _judge_committed(self, seq: int, value: Value) -> None:
-        require_hex(value, "released")
         self.campaigns.require_answered(value["reservation"], value["released"])
         self._move(value, "started", "committed").committed = seq
 
     def _judge_burned(self, seq: int, value: Value) -> None:
-        require(isinstance(value["reason"], str), "reason: must be a string")
         self._move(value, "started", "burned")
 
     def _judge_released(self, seq: int, value: Value) -> None:
@@ -286,7 +267,6 @@ class Replay:
         self.books.judge_after(value, dataset.families, job.by, job.window)
 
     def _judge_issued(self, seq: int, value: Value) -> None:
-        require_hex(value, "statement", "model")
         job = self._job(value)
         if job.state != "committed":
             raise LedgerInvalid(f"job {value['reservation']}: is {job.state}, must be committed")
@@ -305,7 +285,6 @@ class Replay:
         """Judge a signed statement of what a committed job of this kind counted. Return the job, which has no other
         statement.
         """
-        require_hex(value, "statement")
         job = self._job(value)
         require(job.state == "committed", f"job {value['reservation']}: is {job.state}, must be committed")
         require(job.issued is None, f"job {value['reservation']}: has a statement, as entry {job.issued}")
@@ -316,7 +295,6 @@ class Replay:
 
     def _judge_evaluated(self, seq: int, value: Value) -> None:
         """Judge `evaluated`: a statement of what a model is worth, by an evaluation of that model."""
-        require_hex(value, "model")
         job = self._judge_statement(value, JobKind.EVALUATION)
         measured = job.evaluates
         certified = self.jobs[measured].issued if measured in self.jobs else measured
@@ -341,10 +319,8 @@ class Replay:
 
     def _judge_derived(self, seq: int, value: Value) -> None:
         """Judge `derived`: an edited model, made from a certified one of the same job and name, for no price."""
-        require_hex(value, "statement", "model")
-        require_reasons(value)
         job, base = self._job(value), value["base"]
-        require(type(base) is int and base in self.issued, f"base={base!r:.40}: must be a certified model before")
+        require(base in self.issued, f"base={base!r:.40}: must be a certified model before")
         chain = self.ancestors(base)
         require(chain[0] == job.issued, f"base={base}: is not a model of job {value['reservation']}")
         require(value["name"] == job.model, f"name={value['name']!r:.80}: must be {job.model}")
@@ -363,37 +339,29 @@ class Replay:
 
     def _judge_placed(self, seq: int, value: Value) -> None:
         """Judge which certified model answers to its name, or is kept from serving. It changes no promise."""
-        check_name("name", value["name"])
-        require_reasons(value)
-        issued, version = value["issued"], value["version"]
-        certified = type(issued) is int and issued in self.issued
-        require(certified, f"issued={issued!r:.40}: must be a certified model before")
-        require(type(version) is int and version > 0, f"version={version!r:.40}: must be a whole number from 1")
+        issued = value["issued"]
+        require(issued in self.issued, f"issued={issued!r:.40}: must be a certified model before")
         if value["type"] == "model-promoted":
             self.names.note_promoted(value["name"], issued)
         if "replaces" in value:
             before = value["replaces"]
-            sound = type(before) is int and before > 0 and before != version
-            require(sound, f"replaces={before!r:.40}: must be another version, a whole number from 1")
+            another = before != value["version"]
+            require(another, f"replaces={before!r:.40}: must be another version, a whole number from 1")
         if "worth" in value:
             speaks = value["worth"]
-            same = type(speaks) is int and self.worths.get(speaks) == issued
-            require(same, f"worth={speaks!r:.40}: must be a statement before of what the certified model is worth")
+            require(
+                self.worths.get(speaks) == issued,
+                f"worth={speaks!r:.40}: must be a statement before of what the certified model is worth",
+            )
 
     def _judge_rows_compared(self, seq: int, value: Value) -> None:
         """Judge `rows-compared`: a file was compared with registered datasets, and was not registered. It names
         datasets that stand before, each once and in order, and nothing else of the rows.
         """
-        require(value["door"] in DOORS, f"door={value['door']!r:.40}: must be one of {list(DOORS)}")
-        check_name("dataset", value["dataset"])
-        require(isinstance(value["by"], str) and bool(value["by"]), "by: must be a string")
         concerns = value["concerns"]
-        names = isinstance(concerns, list) and all(isinstance(name, str) for name in concerns)
-        require(names and concerns == sorted(set(concerns)), "concerns: must be names, each once and in order")
+        require(concerns == sorted(set(concerns)), "concerns: must be names, each once and in order")
         unknown = [name for name in concerns if name not in self.books.datasets]
         require(not unknown, f"concerns: {unknown!r:.80} are not registered before")
-        if "data" in value:
-            require_hex(value, "data")
 
     def _judge_token_revoked(self, seq: int, value: Value) -> None:
         """Judge `token-revoked`: a good token ends, and what it made with it."""
@@ -402,7 +370,7 @@ class Replay:
 
     def _job(self, value: Value) -> JobState:
         number = value["reservation"]
-        job = self.jobs.get(number) if type(number) is int else None
+        job = self.jobs.get(number)
         if job is None:
             raise LedgerInvalid(f"reservation={number!r:.40}: no such reservation stands before")
         return job
@@ -414,87 +382,52 @@ class Replay:
         job.state = after
         return job
 
-    # Kind -> fields besides `type` and `time`, and who judges it. The auditor's own table, apart from the writer's.
-    _READERS: ClassVar[dict[str, tuple[str, Callable[[Replay, int, Value], None]]]] = {
-        "genesis": ("format origin issuer log", _judge_genesis),
-        "dataset-registered": (
-            "dataset uuid family relation budget filter unit records schema commitment",
-            _judge_dataset,
+    # Kind -> who judges it, behind its form (`dpserve_verify.entries`).
+    _JUDGES: ClassVar[dict[str, Callable[[Replay, int, Value], None]]] = {
+        "genesis": _judge_genesis,
+        "dataset-registered": _judge_dataset,
+        "person-total": lambda self, seq, value: person_total(self.books, seq, value),
+        "dataset-joined": _judge_dataset,
+        "dataset-appended": lambda self, *at: self.books.judge_appended(*at),
+        "blocks-dropped": lambda self, seq, value: self.books.blocks.judge_dropped(value, self.books.datasets),
+        "budget-changed": lambda self, seq, value: self.books.judge_budget_changed(seq, value),
+        "quota-set": lambda self, *entry: self.books.judge_quota_set(*entry),
+        "reserved": _judge_reserved,
+        "started": _judge_started,
+        "resumed": _judge_resumed,
+        "committed": _judge_committed,
+        "burned": _judge_burned,
+        "released": _judge_released,
+        "issued": _judge_issued,
+        "derived": _judge_derived,
+        "evaluated": _judge_evaluated,
+        "profiled": _judge_profiled,
+        "model-promoted": _judge_placed,
+        "model-retired": _judge_placed,
+        "model-restored": _judge_placed,
+        "token-created": lambda self, *at: self.access.judge_token_created(*at),
+        "token-revoked": _judge_token_revoked,
+        "schedule-added": lambda self, seq, value: self.schedules.judge_added(seq, value, self.access, self.books),
+        "schedule-stopped": lambda self, *entry: self.schedules.judge_stopped(*entry),
+        "schedule-removed": lambda self, *entry: self.schedules.judge_removed(*entry),
+        "grant-added": lambda self, *at: self.access.judge_grant_added(*at, self.books),
+        "grant-revoked": lambda self, seq, value: self.access.judge_grant_revoked(seq, value),
+        "key-added": lambda self, seq, value: self.keys.judge_added(seq, value),
+        "key-retired": lambda self, seq, value: self.keys.judge_retired(seq, value),
+        "key-compromised": lambda self, *at: self.keys.judge_compromised(*at),
+        "campaign-opened": lambda self, seq, value: self.campaigns.judge_opened(value, self._job(value).state),
+        "campaign-closed": lambda self, seq, value: self.campaigns.judge_closed(value, self._job(value).state),
+        "campaign-round": lambda self, seq, value: self.campaigns.judge_round(value),
+        "repaired": lambda self, seq, value: self.repairs.judge(self.books, seq, value),
+        "rows-compared": _judge_rows_compared,
+        "campaign-answered": lambda self, seq, value: self.campaigns.judge_answered(value, self._job(value).state),
+        "learner-admitted": lambda self, *at: self.learners.judge_admitted(*at, self.books.datasets),
+        "learner-removed": lambda self, _, value: self.learners.judge_removed(value),
+        "charged": lambda self, _, value: self.charges.judge(self.books, value, self.trust.origin),
+        "dataset-withdrawn": lambda self, _, value: judge_withdrawn(self, value),
+        "revoked": lambda self, seq, value: self.keys.judge_revoked(seq, value, self.issued),
+        **dict.fromkeys(
+            ("dataset-archived", "dataset-unarchived", "model-archived", "model-unarchived"),
+            lambda self, _, value: self.archive.judge(value, self.books.datasets, self.names.champions),
         ),
-        "person-total": ("dataset family budget filter", lambda self, seq, value: person_total(self.books, seq, value)),
-        "dataset-joined": ("dataset uuid families relation unit records schema commitment", _judge_dataset),
-        "dataset-appended": ("dataset block commitment records by", lambda self, *at: self.books.judge_appended(*at)),
-        "blocks-dropped": (
-            "dataset upto reason by",
-            lambda self, seq, value: self.books.blocks.judge_dropped(value, self.books.datasets),
-        ),
-        "budget-changed": (
-            "family budget filter largest after reason by",
-            lambda self, seq, value: self.books.judge_budget_changed(seq, value),
-        ),
-        "quota-set": ("family analyst share reason by", lambda self, *entry: self.books.judge_quota_set(*entry)),
-        "reserved": (
-            "dataset learner parameters model epsilon delta unit plan price claim request idempotency_key by after",
-            _judge_reserved,
-        ),
-        "started": ("reservation after", _judge_started),
-        "resumed": ("reservation times", _judge_resumed),
-        "committed": ("reservation released", _judge_committed),
-        "burned": ("reservation reason", _judge_burned),
-        "released": ("reservation after", _judge_released),
-        "issued": ("reservation statement model name", _judge_issued),
-        "derived": ("base reservation statement model name reason by", _judge_derived),
-        "evaluated": ("reservation statement model name", _judge_evaluated),
-        "profiled": ("reservation statement dataset", _judge_profiled),
-        "model-promoted": ("name version issued reason by", _judge_placed),
-        "model-retired": ("name version issued reason by", _judge_placed),
-        "model-restored": ("name version issued reason by", _judge_placed),
-        "token-created": ("name scopes hash principal", lambda self, *at: self.access.judge_token_created(*at)),
-        "token-revoked": ("name hash created", _judge_token_revoked),
-        "schedule-added": (
-            "name every since asked token by",
-            lambda self, seq, value: self.schedules.judge_added(seq, value, self.access, self.books),
-        ),
-        "schedule-stopped": ("schedule reason", lambda self, *entry: self.schedules.judge_stopped(*entry)),
-        "schedule-removed": ("schedule by", lambda self, *entry: self.schedules.judge_removed(*entry)),
-        "grant-added": (
-            "principal scope on expires by",
-            lambda self, *at: self.access.judge_grant_added(*at, self.books),
-        ),
-        "grant-revoked": ("grant reason by", lambda self, seq, value: self.access.judge_grant_revoked(seq, value)),
-        "key-added": ("role keyid pem reason by", lambda self, seq, value: self.keys.judge_added(seq, value)),
-        "key-retired": ("role keyid reason by", lambda self, seq, value: self.keys.judge_retired(seq, value)),
-        "key-compromised": ("role keyid after reason by", lambda self, *at: self.keys.judge_compromised(*at)),
-        "campaign-opened": (
-            "reservation definition",
-            lambda self, seq, value: self.campaigns.judge_opened(value, self._job(value).state),
-        ),
-        "campaign-closed": (
-            "reservation definition reports",
-            lambda self, seq, value: self.campaigns.judge_closed(value, self._job(value).state),
-        ),
-        "campaign-round": (
-            "reservation definition round reports ensemble",
-            lambda self, seq, value: self.campaigns.judge_round(value),
-        ),
-        "repaired": (
-            "dataset analyst jobs entries after reason by",
-            lambda self, seq, value: self.repairs.judge(self.books, seq, value),
-        ),
-        "rows-compared": ("door dataset concerns by", _judge_rows_compared),
-        "campaign-answered": (
-            "reservation definition aggregator answer",
-            lambda self, seq, value: self.campaigns.judge_answered(value, self._job(value).state),
-        ),
-        "learner-admitted": (ADMITTED, lambda self, *at: self.learners.judge_admitted(*at, self.books.datasets)),
-        "learner-removed": (REMOVED, lambda self, _, value: self.learners.judge_removed(value)),
-        "charged": (CHARGED, lambda self, _, value: self.charges.judge(self.books, value, self.trust.origin)),
-        "dataset-withdrawn": ("dataset registered reason by", lambda self, _, value: judge_withdrawn(self, value)),
-        "revoked": ("issued reason by", lambda self, seq, value: self.keys.judge_revoked(seq, value, self.issued)),
-        **{
-            kind: (fields, lambda self, _, value: self.archive.judge(value, self.books.datasets, self.names.champions))
-            for kind, fields in ARCHIVING.items()
-        },
     }
-    _FIELDS: ClassVar = {kind: frozenset(("type", "time", *names.split())) for kind, (names, _) in _READERS.items()}
-    _OPTIONAL: ClassVar = {**OPTIONAL, "reserved": OPTIONAL["reserved"].union(KEYS, ASKED_BESIDE)}

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpserve_verify.audit.judge import Value, require_hex
+from dpserve_verify.audit.judge import Value
 from dpserve_verify.audit.replay_budget import Books
-from dpserve_verify.audit.replay_keys import require_reasons
+from dpserve_verify.entries.access import SCOPES
 from dpserve_verify.errors import LedgerInvalid
-from dpserve_verify.privacy.budget import check_name
 from dpserve_verify.privacy.soundness import require
-
-MOST_REQUESTS = 10**9
-MOST_PRINCIPAL = 200
-SCOPES = ["predict", "train", "evaluate", "promote", "audit", "steward", "admin"]
-TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -91,19 +84,12 @@ class Rights:
 
     def judge_token_created(self, seq: int, value: Value) -> None:
         """Judge `token-created`: a secret that acts for a principal, and what it may do to everything."""
-        name = check_name("name", value["name"])
-        require_hex(value, "hash")
+        name = value["name"]
         require(value["hash"] not in self.tokens, f"token={value['hash']}: came before")
         scopes = [scope for scope in SCOPES if scope in value["scopes"]]
         require(value["scopes"] == scopes, f"scopes: must be some of {SCOPES}, in this order")
         principal = _principal(value["principal"])
-        if "limits" in value:
-            limits = value["limits"]
-            if not (isinstance(limits, dict) and limits and limits.keys() <= {"per_second", "per_day"}):
-                raise LedgerInvalid("limits: must be per_second, per_day or both")
-            for span, most in limits.items():
-                sound = type(most) is int and 1 <= most <= MOST_REQUESTS
-                require(sound, f"limits: {span} must be in 1..{MOST_REQUESTS}")
+        require(value.get("limits") != {}, "limits: must be per_second, per_day or both")
         require(name not in self._named, f"name={name}: is in use, see entry {self._named.get(name)}")
         self._named[name] = seq
         self._judge_principal(seq, name, principal)
@@ -149,34 +135,24 @@ class Rights:
         come.
         """
         principal, on, expires = _principal(value["principal"]), value["on"], value["expires"]
-        require(value["scope"] in SCOPES, f"scope={value['scope']!r:.40}: must be one of {SCOPES}")
-        require(expires is None or TIME.fullmatch(expires) is not None, "expires: must be like 2026-01-31T23:59:59Z")
-        require(isinstance(value["by"], str) and 1 <= len(value["by"]) <= 200, "by: must be 1 to 200 characters")
-        sound = on == "everything" or (
-            isinstance(on, dict) and len(on) == 1 and all(isinstance(name, str) for name in on.values())
-        )
-        require(sound, "on: must be everything, or one family, dataset or model")
+        require(on == "everything" or len(on) == 1, "on: must be everything, or one family, dataset or model")
         kind, name = ("everything", "") if on == "everything" else next(iter(on.items()))
         if kind == "dataset":
             books.dataset(name)
         elif kind == "family":
             require(books.has_family(name), f"family={name:.80}: was never founded")
-        elif kind != "everything":
-            require(kind == "model", "on: must be everything, or one family, dataset or model")
-            check_name("model", name)
         self.grants[seq] = GrantState(principal, value["scope"], kind, name, expires)
 
     def judge_grant_revoked(self, seq: int, value: Value) -> None:
         """Judge `grant-revoked`: a grant that held ends, with a reason."""
-        require_reasons(value)
         number = value["grant"]
-        grant = self.grants.get(number) if type(number) is int else None
+        grant = self.grants.get(number)
         if grant is None or grant.revoked is not None:
             raise LedgerInvalid(f"grant={number!r:.40}: no such grant stands before, or it was revoked")
         grant.revoked = seq
 
 
-def _principal(value: Any) -> str:
-    sound = isinstance(value, str) and 1 <= len(value) <= MOST_PRINCIPAL and value.isprintable() and value != "*"
-    require(sound and value == value.strip(), f"principal={value!r:.80}: must be one line, and not everybody")
-    return str(value)
+def _principal(value: str) -> str:
+    sound = value.isprintable() and value == value.strip() != "*"
+    require(sound, f"principal={value!r:.80}: must be one line, and not everybody")
+    return value

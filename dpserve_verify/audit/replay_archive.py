@@ -7,19 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dpserve_verify.audit.judge import Value
-from dpserve_verify.audit.replay_keys import require_reasons
 from dpserve_verify.privacy.soundness import require
 
 if TYPE_CHECKING:
     from dpserve_verify.audit.replay import Replay
-
-# Kind -> its fields besides `type` and `time`.
-ARCHIVING = {
-    "dataset-archived": "dataset reason by",
-    "dataset-unarchived": "dataset reason by",
-    "model-archived": "name reason by",
-    "model-unarchived": "name reason by",
-}
 
 
 @dataclass
@@ -35,10 +26,9 @@ class Archive:
 
     def judge(self, value: Value, datasets: Collection[str], models: Collection[str]) -> None:
         """Judge that a dataset or a certified model of that name is archived once, and unarchived after that."""
-        require_reasons(value)
         what, _, act = value["type"].partition("-")
         name, known = (value["dataset"], datasets) if what == "dataset" else (value["name"], models)
-        require(type(name) is str and name in known, f"{what}={name!r:.80}: there is none of that name before")
+        require(name in known, f"{what}={name!r:.80}: there is none of that name before")
         begins = act == "archived"
         require(((what, name) in self.names) is not begins, f"{what}={name!r:.80}: is so already")
         (self.names.add if begins else self.names.discard)((what, name))
@@ -48,7 +38,6 @@ def judge_withdrawn(replay: Replay, value: Value) -> None:
     """Judge `dataset-withdrawn`: no job on the dataset stands, and nothing that names it would pass to another one of
     its name. It is taken out of the books.
     """
-    require_reasons(value)
     name, families = value["dataset"], replay.books.family_names(value["dataset"])
     standing = [number for number, job in replay.jobs.items() if job.dataset == name and job.state != "released"]
     require(not standing, f"dataset: job {standing[:1]} on it was reserved, and not given back")

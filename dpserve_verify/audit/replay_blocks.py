@@ -10,7 +10,7 @@ from datetime import date
 from typing import Any
 from uuid import UUID, uuid5
 
-from dpserve_verify.audit.judge import Value, require_hex
+from dpserve_verify.audit.judge import Value
 from dpserve_verify.privacy.soundness import require
 
 MOST = 99_999
@@ -62,10 +62,6 @@ class Blocks:
         if "each_block" in value:
             reason = value["each_block"]
             require(bounded is False, "each_block: stands where people are named and have no total over all blocks")
-            require(reason.keys() == {"reason", "by"}, "each_block: must be a reason and who gave it")
-            require(
-                all(isinstance(text, str) and text.strip() for text in reason.values()), "each_block: needs a reason"
-            )
             note = f"{reason['by']} gave the same people a budget of their own in it; reason: {reason['reason']}"
             self.notes.append(f"dataset {value['dataset']}, block {value['block']}: {note}")
         elif bounded is False and not self.has_grown(value["dataset"]):
@@ -76,12 +72,7 @@ class Blocks:
         """Judge `dataset-appended`: one more, whose accounts are named by the family's and its number."""
         grown = self.known.get(value["dataset"], Grown())
         require(value["block"] == grown.last + 1 <= MOST, f"block={value['block']!r:.40}: must be {grown.last + 1}")
-        require_hex(value, "commitment")
-        require(type(value["records"]) is int and value["records"] >= 1, "records: must be an integer from 1")
-        require(isinstance(value["by"], str) and bool(value["by"]), "by: must be a string")
-        judge_query(value)
-        new = value.get("new_rows")
-        require(new is None or new.keys() == {"reason", "by"}, "new_rows: must be a reason and who gave it")
+        judge_reading(value)
         self.check_people(value, bounded)
         period = value.get("period")
         if period is not None:
@@ -99,9 +90,7 @@ class Blocks:
         name, upto = value["dataset"], value["upto"]
         require(name in datasets, f"dataset={name!r:.80}: was never registered")
         grown = self.known.setdefault(name, Grown())
-        require(
-            type(upto) is int and grown.dropped < upto <= grown.last, f"upto={upto!r:.40}: must be a block with rows"
-        )
+        require(grown.dropped < upto <= grown.last, f"upto={upto!r:.40}: must be a block with rows")
         grown.dropped = upto
 
     def window(self, value: Value, reads: bool = True) -> tuple[int, int] | None:
@@ -143,26 +132,18 @@ class Blocks:
         return tuple(accounts), count
 
 
-def judge_query(value: Value) -> None:
-    """Raise LedgerInvalid unless an entry names no query, or one by its digest, with a reason and who gave it or
-    neither.
+def judge_reading(value: Value) -> None:
+    """Raise LedgerInvalid unless an entry names no query, or one with a reason and who gave it or neither; and says
+    nothing of ids, or each thing once and in order.
     """
-    if "query" not in value:
-        return
-    query = value["query"]
-    fine = isinstance(query, dict) and query.keys() in ({"sha256"}, {"sha256", "reason", "by"})
-    require(fine and all(isinstance(text, str) for text in query.values()), "query: must be a digest, or with a reason")
-    require_hex(query, "sha256")
+    query, ids = value.get("query", {"sha256": ""}), value.get("ids", [])
+    require(query.keys() in ({"sha256"}, {"sha256", "reason", "by"}), "query: must be a digest, or with a reason")
     words = (query[name] for name in query if name != "sha256")
-    require(
-        all(0 < len(text) <= 200 and text.isprintable() for text in words), "query: reason, by: 1 to 200 characters"
-    )
+    require(all(text.isprintable() for text in words), "query: reason, by: 1 to 200 characters")
+    require(ids == sorted(set(ids)), "ids: must be each once and in order")
 
 
 def _days(period: dict[str, str]) -> tuple[date, date]:
-    require(
-        period.keys() == {"column", "since", "until"} and isinstance(period["column"], str), "period: must have days"
-    )
     since, until = date.fromisoformat(period["since"]), date.fromisoformat(period["until"])
     spelled = {"since": since.isoformat(), "until": until.isoformat()}
     require(since <= until and period == period | spelled, "period: must begin before it ends")

@@ -83,7 +83,7 @@ class Campaigns:
         state, reports = self._state(value), value["reports"]
         require(job == "started", f"job {value['reservation']}: is {job}, must have started to be closed")
         require(state.open and state.reports is None, f"job {value['reservation']}: has no open campaign to close")
-        in_range = type(reports) is int and state.answered <= reports <= state.owners
+        in_range = state.answered <= reports <= state.owners
         require(in_range, f"reports={reports!r:.40}: more than owners, or fewer than the turns had")
         state.reports = reports
 
@@ -93,10 +93,9 @@ class Campaigns:
         """
         state, turn, reports = self._state(value), value["round"], value["reports"]
         require(state.open and state.reports is None, f"job {value['reservation']}: has no open campaign")
-        require_hex(value, "ensemble")
         due = len(state.ensembles) + 1
-        require(type(turn) is int and turn == due <= state.turns, f"round={turn!r:.40}: is not {due} of {state.turns}")
-        in_range = type(reports) is int and 1 <= reports <= state.owners - state.answered
+        require(turn == due <= state.turns, f"round={turn!r:.40}: is not {due} of {state.turns}")
+        in_range = reports <= state.owners - state.answered
         require(in_range, f"reports={reports!r:.40}: must be at least one, and no more than the owners who are left")
         state.ensembles.append(value["ensemble"])
         state.answered += reports
@@ -109,9 +108,6 @@ class Campaigns:
         require(job == "started", f"job {value['reservation']}: is {job}, must have started to be answered")
         due = (state.shared and state.reports is not None) or (state.in_rounds and state.open and state.reports is None)
         require(due, f"job {value['reservation']}: asks no aggregators now")
-        require_hex(value, "answer")
-        is_number = type(aggregator) is int and aggregator in (1, 2)
-        require(is_number, f"aggregator={aggregator!r:.40}: must be 1 or 2")
         require(aggregator not in state.summed, f"aggregator {aggregator}: has answered twice")
         state.summed.add(aggregator)
 

@@ -6,16 +6,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpserve_verify.audit.judge import Value, require_hex
-from dpserve_verify.audit.replay_keys import require_reasons
+from dpserve_verify.audit.judge import Value
 from dpserve_verify.certificates.vouched import MECHANISM
 from dpserve_verify.errors import LedgerInvalid
-from dpserve_verify.privacy.budget import check_name
-from dpserve_verify.privacy.declared import NAME, own_kind
+from dpserve_verify.privacy.declared import own_kind
 from dpserve_verify.privacy.soundness import require
 
-ADMITTED = "name digest class author report neighbours reason by"  # beside type and time
-REMOVED = "name admitted reason by"
 OUTSIDE, VOUCHED = "outside", "vouched"  # learners of jobs that run one: without rows, and with them
 EVENTS = {"epsilon": "pure-dp", "mu": "gaussian"}  # what the run of a program costs, by what it keeps
 
@@ -29,38 +25,28 @@ class Learners:
 
     def judge_admitted(self, seq: int, value: Value, datasets: Collection[str]) -> None:
         """Judge `learner-admitted`: name and digest are nobody else's among what is admitted."""
-        require_reasons(value)
-        require_hex(value, "digest", "report")
-        name = check_name("name", value["name"])
-        for key in ("class", "author"):
-            require(isinstance(value[key], str) and bool(value[key].strip()), f"{key}: must be a text that says it")
-        played = value["neighbours"]
+        name, played = value["name"], value["neighbours"]
         if "vouched" in value:
-            sound = value["vouched"] in (*EVENTS,) and "datasets" in value and type(played) is int
-            require(sound and played == 0, "vouched: must be epsilon or mu, for named datasets, and nothing is played")
+            sound = "datasets" in value and played == 0
+            require(sound, "vouched: must be epsilon or mu, for named datasets, and nothing is played")
         else:
-            require(type(played) is int and played > 0, f"neighbours={played!r:.40}: must be a whole number from 1")
+            require(played > 0, f"neighbours={played!r:.40}: must be a whole number from 1")
         for at, other in self.standing.items():
             require(other["name"] != name, f"name={name}: is that of entry {at}, which stands")
             require(other["digest"] != value["digest"], f"digest: is that of entry {at}, which stands")
         if "datasets" in value:
             names = value["datasets"]
-            sound = isinstance(names, list) and bool(names) and all(type(each) is str for each in names)
-            require(sound and names == sorted(set(names)), "datasets: must be names, each once and in order")
+            require(names == sorted(set(names)), "datasets: must be names, each once and in order")
             require(set(names) <= set(datasets), f"datasets: {names!r:.80} are not all registered before")
         if "declared" in value:
             own = value["declared"]
-            sound = (
-                isinstance(own, list) and bool(own) and all(type(each) is str and NAME.fullmatch(each) for each in own)
-            )
-            require(sound and own == sorted(set(own)), "declared: must be names of classes, each once and in order")
+            require(own == sorted(set(own)), "declared: must be names of classes, each once and in order")
         self.standing[seq] = value
 
     def judge_removed(self, value: Value) -> None:
         """Judge `learner-removed`: it ends an admission that stands."""
-        require_reasons(value)
         at = value["admitted"]
-        stands = type(at) is int and at in self.standing and self.standing[at]["name"] == value["name"]
+        stands = at in self.standing and self.standing[at]["name"] == value["name"]
         require(stands, f"admitted={at!r:.40}: must be an admission of this name before that stands")
         del self.standing[at]
 

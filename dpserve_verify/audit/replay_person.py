@@ -7,7 +7,6 @@ from uuid import UUID, uuid5
 
 from dpserve_verify.audit.judge import Value, judge_filter, read_budget
 from dpserve_verify.audit.replay_budget import Books, FamilyState
-from dpserve_verify.audit.replay_keys import require_reasons
 from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.privacy.budget import Relation
 from dpserve_verify.privacy.filter import Filter
@@ -60,9 +59,7 @@ def _later_total(books: Books, seq: int, value: Value) -> None:
     require(bool(dataset.people) or fresh, "dataset: has grown without a total")
     stays = (budget.delta, budget.outside) == (family.budget.delta, family.budget.outside)
     require(stays, "budget: delta must be the family's, and what is set apart of it")
-    if "reason" in value:
-        require_reasons(value)
-    else:
+    if "reason" not in value:
         founded = not dataset.people and budget.epsilon == family.budget.epsilon
         require(founded and "by" not in value, "reason: must say why one person's total is another than the family's")
     require(

@@ -27,7 +27,7 @@ from typing import (
 )
 
 Place: TypeAlias = tuple[str | int, ...]
-Reader: TypeAlias = Callable[[Any, Place], Any]
+Reader: TypeAlias = Callable[[Any], Any]
 AnyForm = TypeVar("AnyForm", bound="Form")
 
 
@@ -37,6 +37,10 @@ class NotOfTheForm(Exception):
     def __init__(self, place: Place, message: str) -> None:
         super().__init__(message)
         self.place, self.message = place, message
+
+    def under(self, key: str | int) -> NotOfTheForm:
+        """Return it as of the object or the list that has the value under this key."""
+        return NotOfTheForm((key, *self.place), self.message)
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,8 @@ class Limits:
     shortest, longest: of a text in characters, of a list in items.
     tag: key by which an object of a union says which form it has.
     about: what it means, for the schema.
-    refusal: words for a value that is not among the literal ones.
+    refusal: words for a value that does not fit, in place of those of its type.
+    shape: of a value that is taken as it comes, for whoever reads it to judge: the type that the schema states.
     """
 
     pattern: str | None = None
@@ -59,20 +64,28 @@ class Limits:
     tag: str | None = None
     about: str | None = None
     refusal: str | None = None
+    shape: Any = None
 
 
 def form_field(
-    *, default: Any = MISSING, key: str | None = None, about: str | None = None, limits: Limits | None = None
+    *,
+    default: Any = MISSING,
+    absent: bool = False,
+    key: str | None = None,
+    about: str | None = None,
+    limits: Limits | None = None,
 ) -> Any:
     """Describe a field of a form.
 
     Args:
         default: its value where the object does not have it; without one the object must.
+        absent: None stands for an object that does not have it, and the object never has null for it.
         key: its name in JSON, where that is another.
         about: what it means, for the schema.
         limits: of its value.
     """
-    return field(default=default, metadata={"key": key, "about": about, "limits": limits})
+    metadata = {"key": key, "about": about, "limits": limits, "absent": absent}
+    return field(default=None if absent else default, metadata=metadata)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(form_field,))
@@ -88,14 +101,22 @@ class Form:
     @classmethod
     def read(cls: type[AnyForm], value: Any) -> AnyForm:
         """Read a JSON value. NotOfTheForm names the first thing wrong."""
-        form: AnyForm = _read_form(cls, value, ())
+        form: AnyForm = _read_form(cls, value)
         return form
 
     @classmethod
     def keys(cls) -> frozenset[str]:
         """Return the keys that an object of this form may have."""
         form: Any = cls
-        return frozenset(map(_key, _fields(form)))
+        keys, _ = _key_sets(form)
+        return keys
+
+    @classmethod
+    def required(cls) -> frozenset[str]:
+        """Return the keys that an object of this form must have."""
+        form: Any = cls
+        _, needed = _key_sets(form)
+        return needed
 
     def to_json(self) -> dict[str, Any]:
         """Spell the object that was read: its keys, and no field that it left out."""
@@ -112,6 +133,13 @@ def json_schema(form: type[Form]) -> dict[str, Any]:
     return {"$defs": {name: parts[name] for name in sorted(parts)}, **body} if parts else body
 
 
+def tagged_schema(kinds: Sequence[type[Form]], tag: str) -> dict[str, Any]:
+    """Make the JSON Schema of an object that has one of these forms, as its key `tag` says."""
+    parts: dict[str, Any] = {}
+    body = _union_schema(kinds, Limits(tag=tag), parts)
+    return {"$defs": {name: parts[name] for name in sorted(parts)}, **body}
+
+
 def _key(part: Field[Any]) -> str:
     return part.metadata.get("key") or part.name
 
@@ -122,12 +150,21 @@ def _fields(form: Any) -> tuple[Field[Any], ...]:
 
 
 @lru_cache(maxsize=256)
+def _key_sets(form: Any) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the keys that an object of a form may have, and those that it must have."""
+    needed = frozenset(_key(part) for part in _fields(form) if part.default is MISSING)
+    return frozenset(map(_key, _fields(form))), needed
+
+
+@lru_cache(maxsize=256)
 def _types(form: Any) -> Mapping[str, Any]:
     return get_type_hints(form, include_extras=True)
 
 
 def _type_with_limits(part: Field[Any], form: Any) -> Any:
     kind, limits = _types(form)[part.name], part.metadata.get("limits")
+    if part.metadata.get("absent"):
+        kind = Union[tuple(each for each in get_args(kind) if each is not NoneType)]  # noqa: UP007
     return kind if limits is None else Annotated[kind, limits]
 
 
@@ -142,20 +179,23 @@ def _spell(value: Any) -> Any:
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
-def _read_form(form: Any, value: Any, place: Place) -> Any:
+def _read_form(form: Any, value: Any) -> Any:
     if not isinstance(value, dict):
-        raise NotOfTheForm(place, f"Input should be a valid dictionary or instance of {form.__name__}")
-    readers, values = _readers(form), {}
+        raise NotOfTheForm((), f"Input should be a valid dictionary or instance of {form.__name__}")
+    readers, values = _readers(form), dict[str, Any]()
     for key, (name, needed, reader) in readers.items():
         if key in value:
-            values[name] = reader(value[key], (*place, key))
+            try:
+                values[name] = reader(value[key])
+            except NotOfTheForm as error:
+                raise error.under(key) from None
         elif needed:
-            raise NotOfTheForm((*place, key), "Field required")
-    for key in value:
-        if key not in readers:
-            raise NotOfTheForm((*place, key), "Extra inputs are not permitted")
-    instance = form(**values)
-    object.__setattr__(instance, "given", frozenset(values))
+            raise NotOfTheForm((key,), "Field required")
+    if len(values) < len(value):
+        unknown = next(key for key in value if key not in readers)
+        raise NotOfTheForm((unknown,), "Extra inputs are not permitted")
+    instance = object.__new__(form)
+    instance.__dict__.update(values, given=frozenset(values))  # a default stands in the class
     return instance
 
 
@@ -172,24 +212,37 @@ def _readers(form: Any) -> Mapping[str, tuple[str, bool, Reader]]:
 def _reader(kind: Any) -> Reader:
     """Find what reads a value of a type: of a form, or of one of the types of JSON."""
     origin, arguments, limits = _split_type(kind)
+    read, refusal = _reader_of(origin, arguments, limits), limits.refusal
+    if refusal is None:
+        return read
+
+    def read_or_refuse(value: Any) -> Any:
+        try:
+            return read(value)
+        except NotOfTheForm:
+            raise NotOfTheForm((), refusal) from None
+
+    return read_or_refuse
+
+
+def _reader_of(origin: Any, arguments: tuple[Any, ...], limits: Limits) -> Reader:
+    if origin is Any:
+        return lambda value: value
     if origin is Union:
         return _union_reader(arguments, limits)
     if origin is Literal:
-        return lambda value, place: _read_literal(arguments, limits, value, place)
+        return lambda value: _read_literal(arguments, value)
     if origin is list:
-        return lambda value, place: _read_list(_reader(arguments[0]), limits, value, place)
+        return _list_reader(_reader(arguments[0]), limits)
     if origin is dict:
-        return lambda value, place: {
-            key: _reader(arguments[1])(item, (*place, key))
-            for key, item in _of_kind(dict, "dictionary", value, place).items()
-        }
+        return _dict_reader(_reader(arguments[1]))
     if origin is str:
-        return lambda value, place: _read_text(limits, value, place)
+        return _text_reader(limits)
     if origin is int:
-        return lambda value, place: _read_whole(limits, value, place)
+        return lambda value: _read_whole(limits, value)
     if origin is bool:
-        return lambda value, place: _of_kind(bool, "boolean", value, place)
-    return lambda value, place: _read_form(origin, value, place)
+        return lambda value: _of_kind(bool, "boolean", value)
+    return lambda value: _read_form(origin, value)
 
 
 def _split_type(kind: Any) -> tuple[Any, tuple[Any, ...], Limits]:
@@ -209,19 +262,19 @@ def _split_type(kind: Any) -> tuple[Any, tuple[Any, ...], Limits]:
 def _union_reader(kinds: Sequence[Any], limits: Limits) -> Reader:
     not_none = [kind for kind in kinds if kind is not NoneType]
 
-    def read(value: Any, place: Place) -> Any:
+    def read(value: Any) -> Any:
         if value is None and NoneType in kinds:
             return None
         if limits.tag is not None:
-            return _read_tagged(_by_tag(not_none, limits.tag), limits.tag, value, place)
+            return _read_tagged(_by_tag(not_none, limits.tag), limits.tag, value)
         if len(not_none) == 1:
-            return _reader(not_none[0])(value, place)
+            return _reader(not_none[0])(value)
         first: NotOfTheForm | None = None
         for kind in not_none:
             try:
-                return _reader(kind)(value, place)
+                return _reader(kind)(value)
             except NotOfTheForm as error:
-                first = first or NotOfTheForm((*place, kind.__name__), error.message)
+                first = first or NotOfTheForm((kind.__name__,), error.message)
         assert first is not None
         raise first
 
@@ -243,71 +296,99 @@ def _members(kind: Any) -> Iterator[type[Form]]:
         yield origin
 
 
-def _read_tagged(forms: Mapping[str, type[Form]], tag: str, value: Any, place: Place) -> Form:
+def _read_tagged(forms: Mapping[str, type[Form]], tag: str, value: Any) -> Form:
     if not isinstance(value, dict):
-        raise NotOfTheForm(place, "Input should be a valid dictionary or object to extract fields from")
+        raise NotOfTheForm((), "Input should be a valid dictionary or object to extract fields from")
     if tag not in value:
-        raise NotOfTheForm(place, f"Unable to extract tag using discriminator '{tag}'")
+        raise NotOfTheForm((), f"Unable to extract tag using discriminator '{tag}'")
     word = value[tag]
     if not isinstance(word, str) or word not in forms:
         expected = ", ".join(map(repr, forms))
         raise NotOfTheForm(
-            place, f"Input tag '{word}' found using '{tag}' does not match any of the expected tags: {expected}"
+            (), f"Input tag '{word}' found using '{tag}' does not match any of the expected tags: {expected}"
         )
-    found: Form = _read_form(forms[word], value, (*place, word))
+    try:
+        found: Form = _read_form(forms[word], value)
+    except NotOfTheForm as error:
+        raise error.under(word) from None
     return found
 
 
-def _read_literal(words: Sequence[Any], limits: Limits, value: Any, place: Place) -> Any:
+def _read_literal(words: Sequence[Any], value: Any) -> Any:
     if not any(type(value) is type(word) and value == word for word in words):
         *others, last = map(repr, words)
-        expected = f"Input should be {', '.join(others)}{' or ' if others else ''}{last}"
-        raise NotOfTheForm(place, limits.refusal or expected)
+        raise NotOfTheForm((), f"Input should be {', '.join(others)}{' or ' if others else ''}{last}")
     return value
 
 
-def _read_list(reader: Reader, limits: Limits, value: Any, place: Place) -> list[Any]:
-    _of_kind(list, "list", value, place)
-    if limits.longest is not None and len(value) > limits.longest:
-        raise NotOfTheForm(
-            place, f"List should have at most {_items(limits.longest)} after validation, not {len(value)}"
-        )
-    found = [reader(each, (*place, number)) for number, each in enumerate(value)]
-    if limits.shortest is not None and len(found) < limits.shortest:
-        raise NotOfTheForm(
-            place, f"List should have at least {_items(limits.shortest)} after validation, not {len(found)}"
-        )
-    return found
+def _list_reader(reader: Reader, limits: Limits) -> Reader:
+    def read(value: Any) -> list[Any]:
+        _of_kind(list, "list", value)
+        length = len(value)
+        if limits.longest is not None and length > limits.longest:
+            raise NotOfTheForm((), f"List should have at most {_items(limits.longest)} after validation, not {length}")
+        found: list[Any] = []
+        for each in value:
+            try:
+                found.append(reader(each))
+            except NotOfTheForm as error:
+                raise error.under(len(found)) from None
+        if limits.shortest is not None and length < limits.shortest:
+            raise NotOfTheForm(
+                (), f"List should have at least {_items(limits.shortest)} after validation, not {length}"
+            )
+        return found
+
+    return read
+
+
+def _dict_reader(reader: Reader) -> Reader:
+    def read(value: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, item in _of_kind(dict, "dictionary", value).items():
+            try:
+                found[key] = reader(item)
+            except NotOfTheForm as error:
+                raise error.under(key) from None
+        return found
+
+    return read
 
 
 def _items(number: int) -> str:
     return "1 item" if number == 1 else f"{number} items"
 
 
-def _of_kind(kind: type, word: str, value: Any, place: Place) -> Any:
+def _of_kind(kind: type, word: str, value: Any) -> Any:
     """Let a value through that is of this type: a truth value is no number."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise NotOfTheForm(place, f"Input should be a valid {word}")
+        raise NotOfTheForm((), f"Input should be a valid {word}")
     return value
 
 
-def _read_text(limits: Limits, value: Any, place: Place) -> str:
-    _of_kind(str, "string", value, place)
-    if limits.longest is not None and len(value) > limits.longest:
-        raise NotOfTheForm(place, f"String should have at most {limits.longest} characters")
-    if limits.pattern is not None and not re.search(limits.pattern.removesuffix("$") + r"\Z", value, re.ASCII):
-        raise NotOfTheForm(place, f"String should match pattern '{limits.pattern}'")
-    text: str = value
-    return text
+def _text_reader(limits: Limits) -> Reader:
+    shortest, longest, pattern = limits.shortest, limits.longest, limits.pattern
+    fits = None if pattern is None else re.compile(pattern.removesuffix("$") + r"\Z", re.ASCII).search
+
+    def read(value: Any) -> str:
+        text: str = _of_kind(str, "string", value)
+        if longest is not None and len(text) > longest:
+            raise NotOfTheForm((), f"String should have at most {longest} characters")
+        if shortest is not None and len(text) < shortest:
+            raise NotOfTheForm((), f"String should have at least {shortest} characters")
+        if fits is not None and not fits(text):
+            raise NotOfTheForm((), f"String should match pattern '{pattern}'")
+        return text
+
+    return read
 
 
-def _read_whole(limits: Limits, value: Any, place: Place) -> int:
-    _of_kind(int, "integer", value, place)
-    if limits.high is not None and value > limits.high:
-        raise NotOfTheForm(place, f"Input should be less than or equal to {limits.high}")
-    if limits.low is not None and value < limits.low:
-        raise NotOfTheForm(place, f"Input should be greater than or equal to {limits.low}")
-    number: int = value
+def _read_whole(limits: Limits, value: Any) -> int:
+    number: int = _of_kind(int, "integer", value)
+    if limits.high is not None and number > limits.high:
+        raise NotOfTheForm((), f"Input should be less than or equal to {limits.high}")
+    if limits.low is not None and number < limits.low:
+        raise NotOfTheForm((), f"Input should be greater than or equal to {limits.low}")
     return number
 
 
@@ -323,7 +404,7 @@ def _form_schema(form: Any, parts: dict[str, Any]) -> dict[str, Any]:
         titled = {} if refers else {"title": key.title().replace("_", " ").strip()}
         said = {
             **schema,
-            **({} if part.default is MISSING else {"default": part.default}),
+            **({} if part.default is MISSING or part.metadata.get("absent") else {"default": part.default}),
             **({"description": about} if about else {}),
             **titled,
         }
@@ -342,11 +423,15 @@ def _form_schema(form: Any, parts: dict[str, Any]) -> dict[str, Any]:
 
 def _schema(kind: Any, parts: dict[str, Any]) -> dict[str, Any]:
     origin, arguments, limits = _split_type(kind)
+    if limits.shape is not None:
+        return _schema(limits.shape, parts)
     found = {**_kind_schema(origin, arguments, limits, parts), **_known({"description": limits.about})}
     return {name: found[name] for name in sorted(found)}
 
 
 def _kind_schema(origin: Any, arguments: tuple[Any, ...], limits: Limits, parts: dict[str, Any]) -> dict[str, Any]:
+    if origin is Any:
+        return {}
     if origin is Union:
         return _union_schema(arguments, limits, parts)
     if origin is Literal:

@@ -93,11 +93,20 @@ def remark(ledger: Ledger, text: str, by: str) -> int:
 REPLAYED = """    def _remark(self, seq: int, value: Value) -> None:
         require(bool(value["text"].strip()), "remark: must say something")
 
-    # Kind -> fields"""
+    # Kind -> who"""
 
-TAKEN = """        "burned": ("reservation reason", _judge_burned),
-        "remark": ("text by", _remark),
+TAKEN = """        "burned": _judge_burned,
+        "remark": _remark,
 """
+REMARK_FORM = """class Remark(EntryForm):
+    \"\"\"A toy.\"\"\"
+
+    type: Literal["remark"]
+    text: str
+    by: Text
+
+
+class KeyAdded("""
 WORDS = '    "remark": ("run", "remark", lambda value: f"{value[\'by\']}: {value[\'text\']}"),\n    "genesis": ('
 
 COUNT_KIND = """@dataclass(frozen=True)
@@ -116,10 +125,20 @@ TRAINING = Training()
 COUNTED_BY_AUDITOR = """    def _counted(self, seq: int, value: Value) -> None:
         self._judge_statement(value, JobKind.COUNT).issued = seq
 
-    # Kind -> fields"""
-COUNTED = """        "burned": ("reservation reason", _judge_burned),
-        "counted": ("reservation statement dataset", _counted),
+    # Kind -> who"""
+COUNTED = """        "burned": _judge_burned,
+        "counted": _counted,
 """
+COUNTED_FORM = """class Counted(EntryForm):
+    \"\"\"A toy.\"\"\"
+
+    type: Literal["counted"]
+    reservation: Index
+    statement: Hex
+    dataset: Name
+
+
+class Profiled("""
 COUNT_STATEMENT = (
     '"""A toy: how many rows there are by one column, in the form of a profile."""'
     + """
@@ -212,12 +231,13 @@ WALKS = {
     "kind of entry": {
         1: ("accountant/ledger/remarks.py", ("", REMARK)),
         2: ("accountant/store/entry_kinds.py", (LAST_KIND, LAST_KIND + '    "remark": EntryKind(),\n')),
-        3: (
+        3: ("dpserve_verify/entries/log.py", ("class KeyAdded(", REMARK_FORM)),
+        4: (
             "dpserve_verify/audit/replay.py",
-            ("    # Kind -> fields", REPLAYED),
+            ("    # Kind -> who", REPLAYED),
             (TAKEN.partition("\n")[0] + "\n", TAKEN),
         ),
-        4: ("serving/pages/parts/entry_text.py", ('    "genesis": (', WORDS)),
+        5: ("serving/pages/parts/entry_text.py", ('    "genesis": (', WORDS)),
     },
     "kind of job": {
         1: (
@@ -240,13 +260,17 @@ WALKS = {
             ),
         ),
         3: (
+            "dpserve_verify/entries/jobs.py",
+            ("    profile: Mark |", "    count: Mark | None = form_field(absent=True)\n    profile: Mark |"),
+        ),
+        4: (
             "dpserve_verify/certificates/stated.py",
             ("RULES = {", 'COUNT = Rule("count", "count", "https://dpserve/dataset-count/v1", "counted")\nRULES = {'),
             ("in (PROFILE, ANSWER, WORTH)", "in (PROFILE, ANSWER, WORTH, COUNT)"),
         ),
-        4: ("accountant/certificates/count.py", ("", COUNT_STATEMENT)),
-        5: ("training/kinds/count_steps.py", ("", COUNT_STEPS)),
-        6: (
+        5: ("accountant/certificates/count.py", ("", COUNT_STATEMENT)),
+        6: ("training/kinds/count_steps.py", ("", COUNT_STEPS)),
+        7: (
             "training/kinds/registry.py",
             ("    Profile: ProfileSteps,\n", "    Profile: ProfileSteps,\n    Count: CountSteps,\n"),
             ("import Contribution, Evaluation, JobKind", "import Contribution, Count, Evaluation, JobKind"),
@@ -255,7 +279,7 @@ WALKS = {
                 "from training.kinds.count_steps import CountSteps\nfrom training.kinds.job_steps",
             ),
         ),
-        7: (
+        8: (
             "serving/pages/parts/entry_text.py",
             (
                 "        case Profile():\n",
@@ -268,9 +292,10 @@ WALKS = {
 }
 ENDS_A_COUNT = (  # by the recipe before: the entry that ends it
     ("accountant/store/entry_kinds.py", (LAST_KIND, LAST_KIND + '    "counted": EntryKind(),\n')),
+    ("dpserve_verify/entries/jobs.py", ("class Profiled(", COUNTED_FORM)),
     (
         "dpserve_verify/audit/replay.py",
-        ("    # Kind -> fields", COUNTED_BY_AUDITOR),
+        ("    # Kind -> who", COUNTED_BY_AUDITOR),
         (COUNTED.partition("\n")[0] + "\n", COUNTED),
     ),
     (

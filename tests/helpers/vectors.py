@@ -40,8 +40,7 @@ from accountant.audit.export_tiles import export_tiles  # noqa: E402
 from accountant.home import Home  # noqa: E402
 from accountant.ledger import model_names  # noqa: E402
 from accountant.log import entries as log_entries  # noqa: E402
-from dpserve_verify.audit.replay import ASKED_BESIDE  # noqa: E402
-from dpserve_verify.audit.replay_kinds import KEYS  # noqa: E402
+from dpserve_verify.entries.jobs import ASKED  # noqa: E402
 from dpserve_verify.formats import canonical  # noqa: E402
 from dpserve_verify.formats.canonical import decimal_string  # noqa: E402
 from dpserve_verify.keys import dsse  # noqa: E402
@@ -175,8 +174,7 @@ def again(leaves: Leaves, at: int, account: int | None = None, **fields: Any) ->
     account: the entry that founded the account that is charged in place of the first one.
     """
     value = {**json.loads(leaves[at]), **fields, "idempotency_key": None}
-    asked = ("dataset", "learner", "parameters", "model", "epsilon", "delta", *KEYS, *ASKED_BESIDE)
-    body = {name: value[name] for name in asked if name in value}
+    body = {name: value[name] for name in ASKED if name in value}
     value["request"] = hashlib.sha256(canonical.spell(body)).hexdigest()
     value["after"] = [charged_again(leaves, at, line, account) for line in value["after"]]
     return [*leaves, canonical.encode(value)]

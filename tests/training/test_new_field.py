@@ -31,10 +31,11 @@ KEY = "    idempotency_key: str | None  # the same key with the same request is 
 EVERY = "    every: str  # hour, day or week; week when left out\n"
 
 # (file, what stands there, what stands there then), by the numbers of the recipe
+BLOCKS = "    blocks: Text | None = form_field(absent=True)\n"
 STEPS = {
     1: [("training/requests/__init__.py", AFTER, f"{FIELD}{AFTER}")],
     2: [("accountant/ledger/families/records.py", WINDOW, f"    purpose: str | None = None\n{WINDOW}")],
-    3: [("dpserve_verify/audit/replay.py", '"part", "blocks")', '"part", "blocks", "purpose")')],
+    3: [("dpserve_verify/entries/jobs.py", BLOCKS, f"    purpose: Text | None = form_field(absent=True)\n{BLOCKS}")],
     4: [
         ("dpserve/types.py", KEY, f"{KEY}    purpose: str | None\n"),
         ("dpserve/types.py", EVERY, f"{EVERY}    purpose: str | None\n"),

@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from trusts import followed
 
 from dpserve_verify.audit.replay_keys import KeyRing
+from dpserve_verify.entries.kinds import read_form
 from dpserve_verify.errors import LedgerInvalid
 from dpserve_verify.keys.trust import IssuerKey, LogKey, PublicKeys, fingerprint, load_public_pem, public_pem
 
@@ -29,6 +30,12 @@ def keyid(text: str) -> str:
 A, B, C = pem(), pem(), p256()  # issuers
 L, M, N = pem(), pem(), pem()  # logs
 PINNED = PublicKeys(ORIGIN, (IssuerKey(A),), L)
+RULES = {
+    "key-added": KeyRing.judge_added,
+    "key-retired": KeyRing.judge_retired,
+    "key-compromised": KeyRing.judge_compromised,
+    "revoked": KeyRing.judge_revoked,
+}
 WHY = {"by": "operator", "reason": "a drill"}
 
 
@@ -50,6 +57,12 @@ def handover(ring: KeyRing, seq: int, new: str, old: str, role: str) -> None:
     """A rotation: two entries from `seq` on."""
     ring.judge_added(seq, added(new, role))
     ring.judge_retired(seq + 1, ended(old, role))
+
+
+def judge(ring: KeyRing, kind: str, seq: int, value: dict, *more) -> None:
+    """As an audit does: by the form of the kind, and then by its rule."""
+    read_form(kind, {"type": kind, "time": "2026-01-31T00:00:00Z", **value})
+    RULES[kind](ring, seq, value, *more)
 
 
 def at(ring: KeyRing, size: int) -> str:
@@ -145,7 +158,7 @@ def test_a_key_that_must_not_be_added(value):
     found = ring()
     before = dict(found.keys)
     with pytest.raises(LedgerInvalid):
-        found.judge_added(7, value)
+        judge(found, "key-added", 7, value)
     assert found.keys == before
 
 
@@ -156,9 +169,9 @@ def test_a_key_that_must_not_end(value):
     """Unknown, of another role, without a reason, or the only good one."""
     found = ring()
     with pytest.raises(LedgerInvalid):
-        found.judge_retired(7, value)
+        judge(found, "key-retired", 7, value)
     with pytest.raises(LedgerInvalid):
-        found.judge_compromised(7, value | {"after": 3})
+        judge(found, "key-compromised", 7, value | {"after": 3})
     assert followed(found) == PINNED
 
 
@@ -166,8 +179,8 @@ def test_a_key_that_must_not_end(value):
 def test_compromised_after_no_entry(after):
     found = ring()
     found.judge_added(20, added(B))
-    with pytest.raises(LedgerInvalid, match="after="):
-        found.judge_compromised(21, ended(A, after=after))
+    with pytest.raises(LedgerInvalid, match="after[=:]"):
+        judge(found, "key-compromised", 21, ended(A, after=after))
 
 
 def test_retired_twice():
@@ -181,10 +194,10 @@ def test_revocations():
     found = ring()
     found.judge_revoked(9, {"issued": 4, **WHY}, {4, 6})
     for index in (4, 5, True, "6", None):
-        with pytest.raises(LedgerInvalid, match="issued="):
-            found.judge_revoked(10, {"issued": index, **WHY}, {1, 4, 6} - {index})
+        with pytest.raises(LedgerInvalid, match="issued[=:]"):
+            judge(found, "revoked", 10, {"issued": index, **WHY}, {1, 4, 6} - {index})
     with pytest.raises(LedgerInvalid, match="reason"):
-        found.judge_revoked(10, {"issued": 6, **WHY, "reason": ""}, {4, 6})
+        judge(found, "revoked", 10, {"issued": 6, **WHY, "reason": ""}, {4, 6})
     assert found.revocations == {4: 9}
     assert followed(found).revoked == {4}
 

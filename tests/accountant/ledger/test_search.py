@@ -21,7 +21,7 @@ from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.entry_search import Wanted
 from accountant.ledger.families.records import Unit, Why
 from accountant.store import entry_index, entry_kinds
-from dpserve_verify.audit.replay import Replay
+from dpserve_verify.entries.kinds import FORMS
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.privacy.budget import Budget
 
@@ -180,7 +180,7 @@ def test_dataset_or_kind_that_is_none_is_refused(home):
 
 
 def test_every_kind_of_entry_is_known():
-    assert set(entry_kinds.KINDS) == set(Replay._READERS)
+    assert set(entry_kinds.KINDS) == set(FORMS)
 
 
 def test_another_ledger_in_its_place_is_noticed(fresh):
@@ -229,7 +229,8 @@ def about(value, name, family):
 
 def test_every_kind_that_names_a_dataset_or_a_family_says_so():
     """Else its entries would concern no dataset."""
-    for kind, fields in Replay._FIELDS.items():
+    for kind, form in FORMS.items():
+        fields = form.required()
         named = entry_kinds.KINDS[kind].names
         about_a_job = "reservation" in fields or kind == "reserved"
         assert named in fields | {""}

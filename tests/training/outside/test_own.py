@@ -21,6 +21,7 @@ from accountant.ledger import learner_admissions
 from accountant.ledger.families.records import Why
 from dpserve_verify.audit.replay_learners import Learners
 from dpserve_verify.certificates import sentences
+from dpserve_verify.entries.kinds import read_form
 from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid
 from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.declared import purpose_of_own
@@ -308,8 +309,9 @@ def test_an_auditor_refuses_a_job_that_asks_what_its_admission_does_not_declare(
     with pytest.raises(LedgerInvalid, match="no admission declares it"):
         Learners().judge_reserved(6, {"learner": "ebm", "dataset": "adult", "plan": plan_of, "parameters": {}})
     for bad in ([], ["b", "a"], ["a b"], "Own"):
-        with pytest.raises(LedgerInvalid):
-            Learners().judge_admitted(5, {**begun, "declared": bad}, [])
+        admitted = {"type": "learner-admitted", "time": "2026-01-31T00:00:00Z", **begun, "declared": bad}
+        with pytest.raises(LedgerInvalid, match="declared"):
+            Learners().judge_admitted(read_form("learner-admitted", admitted) and 5, admitted, [])
 
 
 def test_a_query_may_be_a_transformation_of_opendp_where_that_is_installed():
