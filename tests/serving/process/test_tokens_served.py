@@ -215,7 +215,7 @@ def test_every_command_of_the_page_runs(server, tmp_path):
     folder = checkout(tmp_path)
     (folder / "home").symlink_to(server.path)
     server.home.ledger.register(registration())  # the dataset that its grants name
-    script = "\n".join(blocks("docs/access.md", "sh") + blocks("docs/trail.md", "sh"))
+    script = "\n".join(blocks("docs/access.md", "sh"))
     assert script.count("dpserve ") == 12
     (folder / "auth").write_text(f"Authorization: Bearer {server.tokens['admin']}\n")
     script = f"export PATH=$PWD/.venv/bin:$PATH\nURL=http://127.0.0.1:{server.port}\n{script}"
@@ -228,7 +228,7 @@ def test_every_command_of_the_page_runs(server, tmp_path):
 
 
 def test_the_page_shows_a_line_of_the_trail_as_it_is(server):
-    (shown,) = blocks("docs/trail.md", "json")
+    (shown,) = blocks("docs/access.md", "json")
     assert server.get("/v1/models").status_code == 200
     line = until(lambda: next(iter(lines(server.path)), None), "the trail has a line")
     assert list(json.loads(shown)) == list(line)
