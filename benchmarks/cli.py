@@ -1,6 +1,6 @@
-"""What a command costs before and while it answers: docs/results/cli.md.
+"""What a command costs before and while it answers: benchmarks/results/cli.md.
 
-    python -m benchmarks.cli [--times 7] [--out docs/results]
+    python -m benchmarks.cli [--times 7] [--out benchmarks/results]
 
 A home with one dataset of shipped Adult and two models; each command is a new process, as it is when a person types it.
 Processor time is user and system time of that process, the least of several; modules are those that it has loaded.
@@ -147,7 +147,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run all of it and write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cli")
     parser.add_argument("--times", type=int, default=7)
-    parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     given = parser.parse_args(arguments)
     with TemporaryDirectory() as folder:
         home = made(Path(folder))

@@ -1,7 +1,7 @@
 """Time and memory against rows: registration of a folder of Parquet files, and a job of every kind on what it packed.
 
     nice python -m benchmarks.scale --rows 10000 100000 1000000 10000000 --out benchmarks/results/scale.jsonl \
-        --report docs/results/scale.md
+        --report benchmarks/results/scale.md
 
 Every figure comes from a process of its own on one processor: processor seconds, and the most anonymous memory (what
 cannot be dropped and read again from a file), looked at a hundred times a second. A round or a release is what stands

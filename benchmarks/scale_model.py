@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from math import ceil
 
 CELL_SECONDS = 0.45 / (1e8 * 20)  # a round of lazybb at 1e8 x 20, one core
-ROW_SECONDS = 0.645e-6  # to register one of 1e8: read, bin, write, authenticate (docs/results/scale.md)
+ROW_SECONDS = 0.645e-6  # to register one of 1e8: read, bin, write, authenticate (benchmarks/results/scale.md)
 ROUND_SECONDS = 0.010  # of a distributed round, whatever is in it
 TASK_SECONDS = 0.002  # to hand out one task; the driver does so one after another
-REQUEST_SECONDS = 114e-6  # of a processor, for one record (docs/results/serving.md)
+REQUEST_SECONDS = 114e-6  # of a processor, for one record (benchmarks/results/serving.md)
 PARTITION = 1 << 26  # rows
 UNEVEN = 0.1  # standard deviation of how long the same task takes
 BUSY = 0.6  # share of their time that serving processors work

@@ -1,7 +1,7 @@
 """dpserve's server beside bare Starlette with ONNX Runtime, plain BentoML and MLServer: the same exported model, the
 same machine, in turns in one run; with `--before`, beside an earlier dpserve as well.
 
-    python -m benchmarks.serving                                   # needs wrk; writes docs/results/serving.md
+    python -m benchmarks.serving                                   # needs wrk; writes benchmarks/results/serving.md
     python -m benchmarks.serving --mlserver .venv-bench/bin/python # with MLServer, from an environment of its own
     python -m benchmarks.serving --before ../earlier               # a checkout with a .venv of its own
     python -m benchmarks.serving --seconds 2 --requests 20000 --report /tmp/x.md    # a quick look
@@ -341,7 +341,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--mlserver", type=_python, help="Python that has MLServer; left out where not given")
     parser.add_argument("--before", type=Path, help="a checkout of an earlier dpserve, with a .venv, to stand beside")
     parser.add_argument("--out", type=Path, help="keep the figures, as lines of JSON")
-    parser.add_argument("--report", type=Path, default=ROOT / "docs" / "results" / "serving.md")
+    parser.add_argument("--report", type=Path, default=ROOT / "benchmarks" / "results" / "serving.md")
     options = parser.parse_args(arguments)
     if shutil.which("wrk") is None:
         raise SystemExit("wrk: is needed and not installed (Debian: apt-get install wrk)")

@@ -1,4 +1,4 @@
-"""docs/results/serving.md, from the lines of benchmarks/serving.py."""
+"""benchmarks/results/serving.md, from the lines of benchmarks/serving.py."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_a_small_run_registers_and_trains(tmp_path, monkeypatch):
 
 
 def test_page_is_written_from_its_lines_and_keeps_the_bounds():
-    page = (ROOT / "docs" / "results" / "scale.md").read_text()
+    page = (ROOT / "benchmarks" / "results" / "scale.md").read_text()
     tables = [line for line in scale.report(LINES).splitlines() if line.startswith("|")]
     assert tables == [line for line in page.splitlines() if line.startswith("|")]
     at = {(line["rows"], line["what"]): line for line in LINES if "turn" not in line}

@@ -3,7 +3,7 @@ the serving worker beyond what it had, and of the processes beside it that the s
 
     ROBUSTNESS_TABLE=table.md .venv/bin/python -m pytest -s tests/serving/test_hostile_requests.py
 
-writes the table of docs/results/robustness.md, from every hostile body there is; without it a part of them is sent.
+writes the table of benchmarks/results/robustness.md, from every hostile body; without it a part of them is sent.
 """
 
 from __future__ import annotations

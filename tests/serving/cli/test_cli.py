@@ -697,8 +697,8 @@ def test_bug_says_so_and_nothing_of_the_data(home, monkeypatch, capsys):
 
 
 def test_light_commands_stay_light(home):
-    """What a person types often must not load what trains or serves: docs/results/cli.md has what each costs. Commands
-    on one line run one after the other in one process, which may have loaded nothing of it in the end.
+    """What a person types often must not load what trains or serves: benchmarks/results/cli.md has what each costs.
+    Commands on one line run one after the other in one process, which may have loaded nothing of it in the end.
     """
     heavy = {"numba", "sklearn", "bentoml", "opendp", "pyarrow", "onnxruntime"}
     light = heavy | {"onnx"}  # no graph is written for what a look at it says will fit
