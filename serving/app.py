@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import chain
 
 import anyio
 from starlette.applications import Starlette
@@ -14,6 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from accountant.access.tokens import SCOPES
+from accountant.system import extensions
 from serving.http.connections import Connections
 from serving.http.rights import NOTHING
 from serving.http.routes import Door, Doors
@@ -24,14 +26,11 @@ from serving.pages.parts.prefetch import warming
 from serving.process.state import ServingState
 from serving.process.workers.loading import loading
 from serving.rest import (
-    aggregators,
-    campaigns,
     drafts,
     edits,
     explain,
     files,
     grants,
-    institutions,
     jobs,
     learners,
     ledger,
@@ -58,9 +57,7 @@ DOORS: tuple[Door, ...] = (
     *edits.DOORS,
     *v2.DOORS,
     *jobs.DOORS,
-    *campaigns.DOORS,
-    *aggregators.DOORS,
-    *institutions.DOORS,
+    *chain(*extensions.load("doors")),
     *measurements.DOORS,
     *profiles.DOORS,
     *drafts.DOORS,

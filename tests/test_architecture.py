@@ -68,16 +68,18 @@ PUBLIC_TRAINING = {
     "training.rows.tables.row_files",
 }
 
-# What of local/ they may.
-PUBLIC_LOCAL = {
-    "local.aggregator",
-    "local.campaign.campaigns",
-    "local.campaign.defining",
-    "local.campaign.institution_campaigns",
-    "local.campaign.shared_campaigns",
-    "local.institution",
-    "local.owner",
-    "local.reports.sums",
+# What of serving/ an extension may: what a door, a page and a command are made of.
+PUBLIC_SERVING = {
+    "serving.cli.backends",
+    "serving.cli.requests",
+    "serving.cli.server",
+    "serving.cli.terminal",
+    "serving.cli.tree",
+    "serving.http",
+    "serving.pages.parts",
+    "serving.rest.json_schemas",
+    "serving.rest.placing",
+    "serving.wire",
 }
 
 # What of training/ a campaign needs: the schema, a file's columns, and how a model is issued; of institutions also how
@@ -90,7 +92,7 @@ FOR_CAMPAIGNS = {
     "training.datasets.datasets",
     "training.datasets.made_up",
     "training.jobs.draw_journal",
-    "training.kinds.contribution_steps",
+    "training.kinds.job_steps",
     "training.kinds.registry",
     "training.learners.choice",
     "training.learners.ebm.widths",
@@ -112,14 +114,15 @@ ARROWS = {
     "accountant": {"dpserve_verify"},
     "models": {"dpserve_verify", "accountant"},
     "training": {"dpserve_verify", "accountant", "models"},
-    "local": {"dpserve_verify", "accountant", "models", *FOR_CAMPAIGNS},
-    "serving": {"dpserve_verify", "accountant", "models", "dpserve", *PUBLIC_TRAINING, *PUBLIC_LOCAL},
+    "local": {"dpserve_verify", "accountant", "models", *FOR_CAMPAIGNS, *PUBLIC_SERVING},
+    "serving": {"dpserve_verify", "accountant", "models", "dpserve", *PUBLIC_TRAINING},
     "dpserve": {
         "dpserve_verify",
         "training.learners",
         "training.notebook",
     },  # by dpserve.learners alone; the client needs nothing of ours
 }
+EXTENSIONS = {"local"}  # they plug in by entry points: no other room may import them
 OUTSIDE = {"tests", "benchmarks", "studies", "examples", "docs"}
 
 # Folder: rooms, and which folders of each it may import ("." is the room itself). Imports for types alone are left out.
@@ -228,8 +231,8 @@ training/rows/sources: dpserve_verify(. system) accountant(. system) models(feat
 training/rows/statistics: dpserve_verify(.) models(parts) training(rows/kernels rows/packed rows/partitions)
 training/rows/tables: dpserve_verify(. privacy system) accountant(. system) models(features parts)
     training(rows/kernels rows/packed rows/partitions rows/people rows/schema rows/sources)
-training/session: dpserve_verify(. certificates privacy) accountant(. noise privacy) models(features parts)
-    training(rows/packed rows/partitions rows/schema)
+training/session: dpserve_verify(. privacy) accountant(. noise privacy) models(features parts) training(rows/packed
+    rows/partitions rows/schema)
 training/tuning: dpserve_verify(. formats privacy system) accountant(home noise) models(features forms parts)
     training(calibration learners learners/base requests rows/partitions session)
 local:
@@ -238,11 +241,15 @@ local/aggregator: dpserve_verify(. formats keys log privacy system) accountant(.
 local/campaign: dpserve_verify(. formats keys log privacy system) accountant(. access home ledger ledger/families log
     noise system) models(features forms) training(datasets finish jobs kinds measuring/worth requests rows/schema
     rows/tables) local(forecast reports rounds turns)
+local/commands: dpserve_verify(. keys privacy system) accountant(home) models(store) local(aggregator campaign
+    institution owner) serving(cli cli/backends cli/backends/server)
+local/doors: accountant(home) local(campaign reports) serving(http pages/parts rest wire)
 local/federated: dpserve_verify(. formats system) accountant(. home system) local(campaign institution owner rounds)
 local/forecast: dpserve_verify(. privacy) accountant(noise system) models(features forms worth)
     training(rows/packed rows/partitions session) local(reports rounds turns)
 local/institution: dpserve_verify(. formats keys log privacy system) accountant(. home ledger/families noise)
-    training(datasets kinds measuring/profile rows/partitions rows/schema) local(campaign forecast reports rounds)
+    training(datasets finish kinds learners measuring/profile rows/partitions rows/schema) local(campaign forecast
+    reports rounds)
 local/owner: dpserve_verify(. formats log privacy system) accountant(. noise system) models(features) local(campaign
     reports turns)
 local/reports: dpserve_verify(. formats keys privacy) accountant(. ledger/families noise privacy) models(features
@@ -261,26 +268,23 @@ serving/cli: dpserve_verify(. audit certificates formats keys log privacy system
 serving/cli/backends: dpserve_verify(.) accountant(access system) models(worth) training(rows/tables)
 serving/cli/backends/home: dpserve_verify(. audit certificates keys log) accountant(. access audit certificates home
     ledger ledger/families log system) models(profile store worth) training(jobs measuring/answers measuring/profile
-    measuring/worth planning requests) local(campaign) serving(cli/backends process/watch wire)
-serving/cli/backends/server: dpserve_verify(. audit certificates keys log privacy system) accountant(. access audit
+    measuring/worth planning requests) serving(cli/backends process/watch wire)
+serving/cli/backends/server: dpserve_verify(. audit certificates keys log system) accountant(. access audit
     certificates system) models(answers features profile store worth) training(datasets rows/tables)
     serving(cli/backends wire) dpserve(.)
 serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificates home ledger ledger/families)
     models(answers profile) training(datasets datasets/drafts datasets/growing learners measuring/profile outside
     replay requests rows/schema rows/tables) serving(cli cli/backends wire)
-serving/cli/local: dpserve_verify(. keys system) accountant(home) models(store) local(aggregator campaign
-    institution owner)
-    serving(cli cli/backends cli/backends/server)
 serving/cli/released: dpserve_verify(. certificates system) accountant(system) models(edit explain features forms
     store worth) serving(cli cli/backends)
 serving/http: dpserve_verify(. formats) accountant(. access home ledger/families system) training(planning)
     serving(process process/config process/watch wire)
 serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. access audit home keys ledger
-    ledger/families log store) models(answers edit explain features parts profile store worth) training(datasets
-    datasets/drafts jobs learners measuring/answers measuring/profile outside planning replay requests rows/schema)
-    local(campaign) serving(http pages/parts process process/config process/watch rest wire)
-serving/pages/parts: dpserve_verify(. formats log privacy) accountant(. access home ledger ledger/families store)
-    models(explain features forms worth) training(learners) serving(http process wire)
+    ledger/families log store system) models(answers edit explain features parts profile store worth)
+    training(datasets datasets/drafts jobs learners measuring/answers measuring/profile outside planning replay
+    requests rows/schema) serving(http pages/parts process process/config process/watch rest wire)
+serving/pages/parts: dpserve_verify(. formats log privacy) accountant(. access home ledger ledger/families store
+    system) models(explain features forms worth) training(learners) serving(http process wire)
 serving/process: dpserve_verify(. certificates formats keys system) accountant(. access home keys ledger) models(store)
     serving(process/config process/watch process/workers wire)
 serving/process/config: dpserve_verify(. formats privacy system) accountant(access home system) serving(wire)
@@ -291,7 +295,7 @@ serving/process/workers: dpserve_verify(.) accountant(home system) training(data
 serving/rest: dpserve_verify(. certificates formats log privacy) accountant(. access home ledger ledger/families log
     store system) models(edit explain features forms onnx parts store worth) training(datasets datasets/drafts finish
     jobs measuring/answers measuring/profile measuring/worth outside planning replay requests rows/schema)
-    local(campaign reports) serving(http process process/config process/watch wire)
+    serving(http process process/config process/watch wire)
 serving/wire: dpserve_verify(. formats system) accountant(. system) models(features)
 dpserve: dpserve_verify(. audit certificates keys log)
 """
@@ -502,6 +506,9 @@ BAD = [
     (arrows, "serving/cli/data.py", "from training.rows.tables import frames"),
     (arrows, "local/owner/program.py", "from training.calibration.calibrate import calibrate"),
     (arrows, "training/jobs/job.py", "from local.campaign import campaigns"),
+    (arrows, "serving/app.py", "from local.doors import campaigns"),
+    (arrows, "serving/cli/app.py", 'campaigns = later("local.campaign.campaigns")'),
+    (arrows, "local/doors/pages.py", "from serving.pages import home"),
     (arrows, "serving/rest/jobs.py", "from training.learners import LazyBB"),
     (arrows, "serving/app.py", "import training"),
     (arrows, "serving/app.py", "import importlib\nimportlib.import_module('training.session.session')"),
@@ -561,6 +568,11 @@ GOOD = [
     (rows, "serving/infer.py", "import pyarrow as pa"),
     (sizes, "models/store/bundle.py", "x = 1\n" * MAX_LINES),
 ]
+
+
+def test_the_core_imports_no_extension():
+    core = {room: allowed for room, allowed in ARROWS.items() if room not in EXTENSIONS}
+    assert [room for room, allowed in core.items() if any(within(name, EXTENSIONS) for name in allowed)] == []
 
 
 def test_every_room_has_sources():

@@ -25,12 +25,12 @@ from dpserve_verify.formats.canonical import decode_base64, encode
 from dpserve_verify.privacy.budget import Budget
 from local.campaign.asking import BYTES, ask, believe_history, fetch_campaign, read_pinned_keys, reading, verify_offer
 from local.forecast.simulating import require_worth
+from local.institution.contribution_steps import ContributionRequest, ContributionSteps, charged
 from local.institution.settings import Settings, check_dataset
 from local.reports.question import Question
 from local.rounds import playing
 from local.rounds.definition import PROFILE, RoundsDefinition
 from training.datasets.datasets import open_rows
-from training.kinds.contribution_steps import ContributionRequest, ContributionSteps, charged
 from training.measuring.profile.profile import columns_of
 from training.measuring.profile.table_rows import open_table
 from training.rows.partitions.rows import Rows

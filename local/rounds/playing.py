@@ -20,6 +20,7 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from local.reports.shared import AGGREGATORS
 from local.rounds.definition import EVALUATION, MOST_NUMBERS, PROFILE, ROUND_LEARNERS, RoundsDefinition
+from local.rounds.shared_session import SharedSession, check_adding
 from models.forms.ensemble import Ensemble
 from models.forms.registry import ensemble_from_bytes
 from training.jobs.draw_journal import code
@@ -33,7 +34,6 @@ from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import Schema, parse_schema
 from training.session.learner import Recipe
 from training.session.session import Public, Query, Rehearsal, Session
-from training.session.shared import SharedSession, check_adding
 
 Integers = NDArray[np.int64]
 

@@ -20,19 +20,18 @@ import typer
 from typer.exceptions import Abort, TyperException
 from typer.main import get_command
 
+from accountant.system.extensions import check_command
 from accountant.system.lazy_import import without_extra
 from dpserve_verify.errors import DpserveError, TooMuch
 from serving.cli.backends.choice import Needs
 from serving.cli.hints import with_next_step
 from serving.cli.terminal import Json, note, paint
-from serving.cli.tree import Branch, LazyGroup, Leaf, Nodes
+from serving.cli.tree import Branch, Command, LazyGroup, Leaf, Nodes, WithExtensions
 
 EITHER, NOTHING = Needs.EITHER, Needs.NOTHING
 GARBAGE = 50_000  # new objects between two looks for garbage: few commands live to see the first
-AT_HOME = "It is for whoever has the home; dpserve campaign show works from here"
-OWN_HOME = "An institution's rows are in a home of its own"
 KEYS = "Keys stay where the home is: whoever runs it changes them there"
-TREE: Nodes = {
+CORE: Nodes = {
     "init": Leaf("server:init", instead="A laptop needs no home"),
     "plan": Leaf("train:plan", needs=EITHER),
     "train": Leaf("train:train", needs=EITHER),
@@ -96,44 +95,6 @@ TREE: Nodes = {
             "show": Leaf("jobs:show_job", needs=EITHER),
             "watch": Leaf("jobs:watch", needs=EITHER),
             "cancel": Leaf("jobs:cancel", needs=EITHER),
-        },
-    ),
-    "campaign": Branch(
-        "Campaigns: learn from owners who keep their rows, one random report of each.",
-        {
-            "population": Leaf("local.campaigns:register_population", instead=AT_HOME),
-            "open": Leaf("local.campaigns:open_campaign", instead=AT_HOME),
-            "next": Leaf("local.campaigns:end_turn", needs=EITHER),
-            "close": Leaf("local.campaigns:close", needs=EITHER),
-            "give-up": Leaf("local.campaigns:give_up", needs=EITHER),
-            "show": Leaf("local.campaigns:show_campaign", needs=EITHER),
-        },
-    ),
-    "aggregator": Branch(
-        "One of two who add up what owners send in shares: make keys, answer a campaign once.",
-        {
-            "init": Leaf("local.aggregator:init", needs=NOTHING),
-            "answer": Leaf("local.aggregator:answer", needs=NOTHING),
-            "show": Leaf("local.aggregator:show_aggregator", needs=NOTHING),
-        },
-    ),
-    "institution": Branch(
-        "An institution's own side: answer campaigns round by round, charged to a dataset of the home.",
-        {
-            "init": Leaf("local.institution:init", instead=OWN_HOME),
-            "start": Leaf("local.institution:start", instead=OWN_HOME),
-            "status": Leaf("local.institution:show_status", instead=OWN_HOME),
-            "answer": Leaf("local.institution:answer", instead=OWN_HOME),
-        },
-    ),
-    "owner": Branch(
-        "An owner's own side: say what may be asked, answer a campaign once, see what was sent and what it cost.",
-        {
-            "init": Leaf("local.owner:init", needs=NOTHING),
-            "check": Leaf("local.owner:check", needs=NOTHING),
-            "answer": Leaf("local.owner:answer", needs=NOTHING),
-            "show": Leaf("local.owner:show_owner", needs=NOTHING),
-            "verify": Leaf("local.owner:verify_model", needs=NOTHING),
         },
     ),
     "model": Branch(
@@ -210,6 +171,7 @@ TREE: Nodes = {
         },
     ),
 }
+TREE: Nodes = WithExtensions(CORE, before="model")
 
 
 class Root(LazyGroup):
@@ -217,6 +179,13 @@ class Root(LazyGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(TREE, **attributes)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Command | None:
+        """Return a command. InputError where it is one of an extension that is not installed."""
+        command = super().get_command(ctx, cmd_name)
+        if command is None:
+            check_command(cmd_name)
+        return command
 
 
 READS_FILES = ("dataset", "schema", "predict", "verify")  # of others, maybe: none takes more than half of a machine

@@ -6,6 +6,7 @@ that trains or serves.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -17,6 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from accountant.system import extensions
 from serving.cli.backends.choice import Needs, check_needs
 from serving.cli.terminal import show_busy
 from serving.process.workers.loading import loading
@@ -27,25 +29,27 @@ Options = TypeVar("Options")
 
 @dataclass(frozen=True)
 class Leaf:
-    """One command: `place` is MODULE:FUNCTION of this folder. `needs`: a home, or a server as well; `instead`: what to
-    do where there is a server, and only a home will do."""
+    """One command: `place` is MODULE:FUNCTION of `package`. `needs`: a home, or a server as well; `instead`: what to do
+    where there is a server, and only a home will do."""
 
     place: str
     needs: Needs = Needs.HOME
     instead: str = ""
+    package: str = "serving.cli"
 
     def function(self) -> Callable[..., None]:
         """Load the command's module, and return its function."""
         module, _, name = self.place.partition(":")
         with show_busy("loading"), loading():
-            function: Callable[..., None] = getattr(import_module(f"serving.cli.{module}"), name)
+            function: Callable[..., None] = getattr(import_module(f"{self.package}.{module}"), name)
         return function
 
     @property
     def summary(self) -> str:
         """Read how the function's docstring begins, in its file: a list loads no module."""
         module, _, name = self.place.partition(":")
-        text = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
+        folder = Path(import_module(self.package).__path__[0])
+        text = folder.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
         return cleandoc(text.partition(f"\ndef {name}(")[2].split('"""', 2)[1]).partition("\n\n")[0]
 
 
@@ -58,6 +62,30 @@ class Branch:
 
 
 Nodes = Mapping[str, Leaf | Branch]
+
+
+class WithExtensions(Mapping[str, Leaf | Branch]):
+    """The nodes of the core, and `before` one of them those of extensions, which are looked for when a name is none of
+    the core's, or all are listed.
+    """
+
+    def __init__(self, core: Nodes, before: str) -> None:
+        self._core, self._before = core, before
+
+    def __getitem__(self, name: str) -> Leaf | Branch:
+        return self._core[name] if name in self._core else self._brought()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        for name in self._core:
+            if name == self._before:
+                yield from self._brought()
+            yield name
+
+    def __len__(self) -> int:
+        return len(self._core) + len(self._brought())
+
+    def _brought(self) -> Nodes:
+        return dict(ChainMap(*extensions.load("commands")))
 
 
 class LazyGroup(TyperGroup):

@@ -50,11 +50,6 @@ T = TypeVar("T")
 
 TEXT = {"type": "string"}
 HEALTH = ("/v2/health/live", "/v2/health/ready")  # a kubelet asks without a token
-OPEN = frozenset({"/livez", "/readyz", *HEALTH, cookies.LOGIN, cookies.LOGOUT})
-STATIC = "/ui/static/"  # open as well: the login page needs it
-OWNERS = re.compile(  # open too: owners, institutions, aggregators have invitations and words of their own, no tokens
-    r"/v1/campaigns/[^/]+(/(reports|shares|collect|held|digest|sum|rounds/(shares|answers|begin|collect|sum)))?"
-)
 PROTOCOL = "/v2"  # the open inference protocol has a form of its own for errors
 STATUS = "dpserve.status"  # of the scope: what was answered
 EVENTS = "text/event-stream"
@@ -205,6 +200,17 @@ async def with_prices(request: Request, work: Callable[..., T], *arguments: Any)
         gone.cancel()
 
 
+def open_paths(app: Starlette) -> re.Pattern[str]:
+    """Return what matches the paths of the doors without scopes: whoever asks there needs no token."""
+    handlers = ((route.path_regex.pattern, route.endpoint) for route in app.routes if isinstance(route, Route))
+    patterns = (
+        re.sub(r"\(\?P<\w+>", "(?:", pattern)
+        for pattern, handler in handlers
+        if isinstance(handler, partial) and handler.func is _pass and not handler.args[0].scopes
+    )
+    return re.compile("|".join(sorted(patterns)) or "(?!)")
+
+
 class Doors:
     """ASGI application: authenticate, authorize, then the route; every exception becomes an answer.
 
@@ -220,6 +226,7 @@ class Doors:
             if isinstance(route, Route) and "{" not in route.path
             for method in (route.methods or ())
         }  # found without a look at all the others
+        self._open = open_paths(ours)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":  # nothing here speaks it, so nobody comes in by it
@@ -289,7 +296,7 @@ class Doors:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         _check_head(scope)
         path = scope["path"]
-        if path not in OPEN and not path.startswith(STATIC) and not OWNERS.fullmatch(path):
+        if not self._open.fullmatch(path):
             self._authenticate(scope)
         elif path == cookies.LOGIN and scope["method"] == "POST":
             scope["dpserve.home"] = self.ours.state.serving.home.path

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
+from accountant.system import extensions
 from serving.http.routes import Door
 from serving.pages import (
     audit,
-    campaigns,
     charges,
     comparison,
     datasets,
@@ -36,7 +38,7 @@ PAGES: tuple[Door, ...] = (
     *schedules.DOORS,
     *service.DOORS,
     *learners.DOORS,
-    *campaigns.DOORS,
+    *chain(*extensions.load("pages")),
     *models.DOORS,
     *comparison.DOORS,
     *edits.DOORS,

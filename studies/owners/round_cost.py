@@ -26,11 +26,11 @@ from local.aggregator import rounds
 from local.reports.shared import AGGREGATORS
 from local.rounds import playing
 from local.rounds.playing import KeptAnswers
+from local.rounds.shared_session import SharedSession
 from training.learners.parameters import learner_of
 from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import Schema, parse_schema
 from training.session.session import Integers, Public, Session
-from training.session.shared import SharedSession
 
 BINS, SHORT = 32, {"epochs": 3, "pairs": 0, "cuts": "declared"}
 

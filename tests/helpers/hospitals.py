@@ -29,13 +29,13 @@ from local.aggregator.settings import PUBLIC
 from local.aggregator.settings import read_settings as read_aggregator_settings
 from local.campaign import campaigns, shared_campaigns
 from local.campaign.defining import CampaignRequest, read_aggregator
+from local.doors import campaigns as doors
+from local.doors import institutions
 from local.institution import program
 from local.institution.settings import read_settings
 from local.reports.shared import Aggregator as AggregatorKeys
 from local.rounds.definition import RoundsDefinition
 from local.rounds.playing import Rehearsed
-from serving.rest import campaigns as doors
-from serving.rest import institutions
 from training.datasets.datasets import register
 from training.jobs.draw_journal import code
 from training.rows.schema.schema import parse_schema

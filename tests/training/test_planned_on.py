@@ -17,9 +17,9 @@ from accountant.ledger.families.records import Request
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget
 from dpserve_verify.privacy.events import Gaussian
+from local.institution.contribution_steps import ContributionRequest, ContributionSteps, charged
 from training.datasets.growing.append import append
 from training.jobs import job
-from training.kinds.contribution_steps import ContributionRequest, ContributionSteps, charged
 from training.measuring.answers.answers import QueryRequest
 from training.measuring.profile.profile import ProfileRequest
 from training.measuring.worth.evaluate import EvaluationRequest

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
+from collections.abc import Mapping
 from typing import Any
 
 from accountant.home import Home
-from accountant.ledger.families.job_kinds import Contribution, Evaluation, JobKind, Profile, Training
+from accountant.ledger.families.job_kinds import Evaluation, JobKind, Profile, Training
 from accountant.ledger.families.records import request_from_entry
+from accountant.system import extensions
 from training.kinds.answer_steps import AnswerSteps
-from training.kinds.contribution_steps import ContributionSteps
 from training.kinds.evaluation_steps import EvaluationSteps
 from training.kinds.job_steps import JobSteps
 from training.kinds.profile_steps import ProfileSteps
@@ -18,18 +20,26 @@ STEPS: dict[type[JobKind], type[JobSteps]] = {
     Training: TrainingSteps,
     Evaluation: EvaluationSteps,
     Profile: ProfileSteps,
-    Contribution: ContributionSteps,
 }
 
 
+def _every_steps() -> Mapping[type[JobKind], type[JobSteps]]:
+    return ChainMap(STEPS, *extensions.load("kinds"))
+
+
 def steps_of(home: Home, seq: int) -> JobSteps:
-    """Return the steps of a job that was reserved. UnknownName where there is none of this number."""
+    """Return the steps of a job that was reserved. UnknownName where there is none of this number; InputError where an
+    extension brings them that is not installed."""
     request = request_from_entry(home.ledger.reservation(seq).value)
-    steps = AnswerSteps if request.learner == AnswerSteps.name else STEPS[type(request.kind)]
+    if request.learner == AnswerSteps.name:
+        return AnswerSteps(home, seq, request)
+    steps = _every_steps().get(type(request.kind))
+    if steps is None:
+        raise extensions.absence(request.kind.extension)
     return steps(home, seq, request)
 
 
 def steps_for(asked: Any) -> type[JobSteps]:
     """Return the steps of the kind of job that is asked for."""
-    every: tuple[type[JobSteps], ...] = (*STEPS.values(), AnswerSteps)
+    every: tuple[type[JobSteps], ...] = (*_every_steps().values(), AnswerSteps)
     return next(steps for steps in every if type(asked) is steps.asks)

@@ -26,6 +26,7 @@ class JobKind:
         names_model: whether it is about a model; else it names none, no target, and promotes nothing.
         makes_model: whether it makes a model, whose name is then bound.
         is_pure: whether its noise needs no delta, whatever delta was asked for.
+        extension: which extension brings its steps; empty: they are of the core.
     """
 
     word: ClassVar[str]
@@ -35,6 +36,7 @@ class JobKind:
     names_model: ClassVar[bool] = True
     makes_model: ClassVar[bool] = False
     is_pure: ClassVar[bool] = False
+    extension: ClassVar[str] = ""
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -120,6 +122,7 @@ class Contribution(JobKind):
     contributes: str
 
     word, does, ends = "contribute", "adds to the sums of a campaign elsewhere", "burned"
+    extension = "parties"
     names_model = False
 
 

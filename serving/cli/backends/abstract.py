@@ -49,28 +49,6 @@ class OpenedModel:
     verified: VerifiedModel
 
 
-class Campaigns(ABC):
-    """Campaigns among owners who keep their rows."""
-
-    @abstractmethod
-    def list_all(self) -> list[Body]:
-        """Return the state of every campaign, by name."""
-
-    @abstractmethod
-    def get(self, name: str) -> Body:
-        """Return the state of one campaign. Raises UnknownName."""
-
-    @abstractmethod
-    def change(self, name: str, act: str, reason: str | None) -> Body:
-        """End a turn or a campaign, and return its state.
-
-        Args:
-            name: The campaign.
-            act: `next` ends the turn, `close` learns from what came, `give-up` ends the campaign without a model.
-            reason: Why; needed by `give-up` alone.
-        """
-
-
 class Datasets(ABC):
     """Datasets and their budgets."""
 
@@ -449,11 +427,6 @@ class Backend(ABC):
     @abstractmethod
     def bundles(self) -> Bundles:
         """Return the backend's part for the files of one model."""
-
-    @property
-    @abstractmethod
-    def campaigns(self) -> Campaigns:
-        """Return the backend's part for campaigns among owners."""
 
     @property
     @abstractmethod

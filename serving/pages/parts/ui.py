@@ -7,7 +7,6 @@ address under /ui, which answers with `see_other`. Scripts only add to what work
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -21,11 +20,13 @@ from starlette.responses import HTMLResponse, Response
 from accountant.access.grants import Access
 from accountant.access.tokens import SCOPES, Token
 from accountant.ledger.families.left import left_words, room_words, windows_words
+from accountant.system import extensions
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import percent_words
 from models.worth.words import short_figures
 from serving.http.rights import JOBS, READS
 from serving.pages.parts import static_files
+from serving.pages.parts.places import Place
 from serving.wire.request_bodies import read_body
 from training.learners.job_words import IN_CAMPAIGN, STATES, short_reason
 
@@ -35,20 +36,7 @@ FORM = b"application/x-www-form-urlencoded"
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-@dataclass(frozen=True)
-class Place:
-    """A line of the navigation, for who holds one of `scopes`; on everything, where it shows the `whole`. `later`: what
-    stands under "More", for nobody needs it in a first hour.
-    """
-
-    path: str
-    label: str
-    scopes: tuple[str, ...]
-    says: str
-    whole: bool = False
-    later: bool = False
-
-
+EXTENSIONS: tuple[Place, ...] = sum(extensions.load("places"), ())
 PLACES = (
     Place("/ui/datasets", "Datasets", READS, "What is registered, and what is left of each budget"),
     Place("/ui/jobs", "Jobs", JOBS, "What was asked for, what runs, and what it cost"),
@@ -61,8 +49,7 @@ PLACES = (
           later=True),
     Place("/ui/learners", "Learners of others", READS, "Texts of others that jobs may run, and who admitted them",
           later=True),
-    Place("/ui/campaigns", "Campaigns", ("train", "audit"), "Owners who keep their rows, and how many answered", True,
-          later=True),
+    *EXTENSIONS,
     Place("/ui/service", "Service", ("audit",), "Requests, errors, seconds, the queue and training", True, later=True),
     Place("/ui/keys", "Keys", ("admin",), "What certificates and checkpoints are signed with", True, later=True),
 )  # fmt: skip
@@ -72,11 +59,12 @@ PLACES = (
 HELP = (
     ("/ui/drafts", "register-in-the-browser"), ("/ui/datasets", "budgets"), ("/ui/profiles", "profile"),
     ("/ui/answers", "querying"),
-    ("/ui/jobs", "dashboard#a-job-the-price-first"), ("/ui/campaigns", "local"),
+    ("/ui/jobs", "dashboard#a-job-the-price-first"),
     ("/ui/schedules", "growing"), ("/ui/learners", "platform"),
     ("/ui/verify", "verifying-in-the-browser"), ("/ui/models", "dashboard#models"), ("/ui/ledger", "audit-ledger"),
     ("/ui/audit", "audit"), ("/ui/service", "monitoring"), ("/ui/keys", "keys"), ("/ui/evaluations", "evaluation"),
-    ("/ui/grants", "access"), ("/ui/tokens", "access"), ("/ui", "dashboard"), ("/api", "curl"),
+    ("/ui/grants", "access"), ("/ui/tokens", "access"),
+    *((place.path, place.help) for place in EXTENSIONS), ("/ui", "dashboard"), ("/api", "curl"),
 )  # fmt: skip
 
 
@@ -121,8 +109,9 @@ def clock(time: str) -> str:
 
 
 def _environment() -> Environment:
+    brought = (Path(package.__file__).parent for package in extensions.load("templates"))
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parents[1] / "templates"),
+        loader=FileSystemLoader([folder / "templates" for folder in (Path(__file__).parents[1], *brought)]),
         autoescape=select_autoescape(default=True),
         undefined=StrictUndefined,
         trim_blocks=True,

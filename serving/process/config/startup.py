@@ -17,6 +17,7 @@ from pathlib import Path
 from cryptography import x509
 
 from accountant.home import Home, local
+from accountant.system import extensions
 from dpserve_verify.errors import InputError
 from serving.process.config.healthy import is_ready
 
@@ -75,8 +76,12 @@ def check_place(path: Path) -> None:
 
 def check_home(home: Home) -> None:
     """Check that the home's folders, and this machine's own, can be read and written, whatever the keys and the ledger
-    say. Makes those that are absent, but for `datasets/`: rows may be kept where jobs run.
+    say, and that no extension is missing that something in it needs. Makes those that are absent, but for `datasets/`:
+    rows may be kept where jobs run.
     """
+    for name, extension in extensions.EXTENSIONS.items():
+        if not extensions.is_installed(name) and any(home.path.glob(extension.keeps)):
+            raise extensions.absence(name)
     machine_folder = local(home.path)
     machine_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     shared = (*SHARED, home.datasets.name) if home.datasets.exists() else SHARED

@@ -43,6 +43,8 @@ from local.aggregator.store import AggregatorStore
 from local.campaign import campaigns, shared_campaigns
 from local.campaign.asking import Refused
 from local.campaign.defining import CampaignRequest, read_aggregator
+from local.doors import aggregators
+from local.doors import campaigns as doors
 from local.owner import program as owner_program
 from local.owner.own_ledger import OwnLedger
 from local.owner.settings import read_settings as read_owner
@@ -50,8 +52,6 @@ from local.reports.sums import DIGEST, HELD, SUM, NoisySum, digest_payload, held
 from models.onnx.runtime import OnnxModel
 from models.store.bundle import ModelStore
 from models.store.loading import load_verified
-from serving.rest import aggregators
-from serving.rest import campaigns as doors
 from training.jobs import job
 from training.requests import JobRequest
 

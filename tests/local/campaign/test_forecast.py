@@ -22,6 +22,7 @@ from dpserve_verify.formats import canonical
 from local.campaign import campaigns
 from local.campaign.defining import CampaignRequest
 from local.campaign.questions import question_from_payload
+from local.doors import campaigns as doors
 from local.forecast import rounds, simulating
 from local.forecast.made_up import MadeUp, auroc_of, worth_of_errors
 from local.institution.settings import read_settings as read_institution
@@ -37,7 +38,6 @@ from local.turns import stumps
 from local.turns.definition import BoostedDefinition
 from local.turns.lines import Lines, plain_coordinates
 from models.features.features import CategoricalFeature, NumericFeature
-from serving.rest import campaigns as doors
 from training.learners.expected import GUESS
 
 OWNER = """\

@@ -33,13 +33,13 @@ from dpserve_verify.errors import (
 )
 from dpserve_verify.keys import dsse
 from local.campaign import campaigns
+from local.doors import campaigns as doors
 from local.owner import program
 from local.owner.own_ledger import OwnLedger
 from local.owner.settings import read_settings
 from models.store.bundle import ModelStore
 from models.store.loading import load_verified
 from serving.process.tokens import new_token
-from serving.rest import campaigns as doors
 
 pytestmark = pytest.mark.slow
 

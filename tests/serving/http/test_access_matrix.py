@@ -12,7 +12,7 @@ from accountant.access.grants import Grant
 from accountant.access.tokens import SCOPES
 from accountant.home import Home
 from serving.app import DOORS
-from serving.http.routes import Door
+from serving.http.routes import Door, open_paths
 from serving.pages.all import PAGES
 from serving.pages.home import error_page
 from serving.process.tokens import new_token
@@ -197,3 +197,28 @@ def test_pages_offer_what_the_grants_allow(site):
     assert "/ui/models/adult/place" in page(promote, "/ui/models/adult")
     assert "/ui/models/adult/place" not in page(train, "/ui/models/adult")
     assert f'value="{OTHERS}"' not in page(train, "/ui/jobs/new")
+
+
+CAMPAIGN = "/v1/campaigns/{name}"
+OPEN = {
+    "/livez", "/readyz", "/v2/health/live", "/v2/health/ready", "/ui/login", "/ui/logout", "/ui/static/{path:path}",
+    CAMPAIGN, *(f"{CAMPAIGN}/{word}" for word in ("reports", "shares", "collect", "held", "digest", "sum")),
+    *(f"{CAMPAIGN}/rounds/{word}" for word in ("shares", "answers", "begin", "collect", "sum")),
+}  # fmt: skip
+
+
+def test_these_doors_and_no_others_need_no_token(site):
+    """By their whole paths: what only begins, or ends, as one of them needs a token as everything else does."""
+    assert {door.path for door in (*DOORS, *PAGES) if not door.scopes} == OPEN
+    is_open = open_paths(site.app).fullmatch
+    for path in OPEN:
+        real = path.replace("{name}", "survey").replace("{path:path}", "app.css")
+        assert is_open(real)
+        assert is_open(f"{real}\n") is None or path == CAMPAIGN  # what a name may hold is its door's to say
+        assert not is_open(f"/x{real}")
+        assert is_open(f"{real}/more") is None or path.startswith("/ui/static/")
+    for door in EVERY:
+        real = door.path.replace("{name}", "survey").replace("{job}", "1")
+        assert is_open(real) is None or door.path == CAMPAIGN
+    for path in ("/v1/campaigns", "/v1/campaigns/", "/v1/campaigns/a/b", "/v1/campaigns/a/next", "/ui", "/", ""):
+        assert is_open(path) is None

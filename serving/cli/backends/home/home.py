@@ -22,13 +22,6 @@ class HomeBackend(Backend):
         return HomeBundles()
 
     @cached_property
-    def campaigns(self) -> abstract.Campaigns:
-        """Return the backend's part for campaigns among owners."""
-        from serving.cli.backends.home.campaigns import HomeCampaigns
-
-        return HomeCampaigns()
-
-    @cached_property
     def datasets(self) -> abstract.Datasets:
         """Return the backend's part for datasets and budgets."""
         from serving.cli.backends.home.datasets import HomeDatasets

@@ -33,13 +33,6 @@ class ServerBackend(Backend):
         return ServerBundles(self.connection)
 
     @cached_property
-    def campaigns(self) -> abstract.Campaigns:
-        """Return the backend's part for campaigns among owners."""
-        from serving.cli.backends.server.campaigns import ServerCampaigns
-
-        return ServerCampaigns(self.connection)
-
-    @cached_property
     def datasets(self) -> abstract.Datasets:
         """Return the backend's part for datasets and budgets."""
         from serving.cli.backends.server.datasets import ServerDatasets

@@ -14,7 +14,7 @@ from typing import Any
 from accountant.errors import IdempotencyConflict, WrongState
 from accountant.home import Home
 from accountant.ledger.families.families import Started
-from accountant.ledger.families.job_kinds import Contribution
+from accountant.ledger.families.job_kinds import Contribution, JobKind
 from accountant.ledger.families.records import Job, Request, State, request_from_entry
 from accountant.ledger.families.windows import ALL
 from dpserve_verify.errors import InputError
@@ -107,6 +107,9 @@ class ContributionSteps(JobSteps):
     def finish(self) -> Path:
         """Raise WrongState: nothing comes of it here."""
         raise WrongState(f"job {self.seq}: makes nothing here", job=self.seq)
+
+
+STEPS: dict[type[JobKind], type[JobSteps]] = {Contribution: ContributionSteps}
 
 
 def charged(home: Home, seq: int) -> Started:

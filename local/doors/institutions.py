@@ -16,9 +16,10 @@ from starlette.responses import Response
 
 from local.campaign import institution_campaigns
 from local.campaign.shared_campaigns import aggregator_of, owner_of
+from local.doors import aggregators, campaigns
+from local.doors.aggregators import BYTES, ERRORS, FRAMED, ONE, SEALED, read_framed
 from serving.http.routes import Door, in_thread, state
 from serving.rest import json_schemas
-from serving.rest.aggregators import BYTES, ERRORS, FRAMED, ONE, SEALED, read_framed
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import json_fields, known_query
 
@@ -114,3 +115,4 @@ DOORS = (
         gives=json_schemas.record({"round": json_schemas.COUNT}), errors=ERRORS,
     ),
 )  # fmt: skip
+EVERY = (*campaigns.DOORS, *aggregators.DOORS, *DOORS)  # in the order of the description

@@ -13,10 +13,10 @@ from starlette.responses import Response
 
 from accountant.home import Home
 from local.campaign import shared_campaigns
+from local.doors.campaigns import PATH
 from local.reports.sums import DIGEST, HELD, SUM
 from serving.http.routes import Door, in_thread, state
 from serving.rest import json_schemas
-from serving.rest.campaigns import PATH
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import CONTROL_BYTES, json_fields, known_query, read_body
 

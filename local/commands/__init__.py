@@ -1,0 +1,1 @@
+"""Commands of campaigns among owners, and of owners, aggregators and institutions."""

@@ -1,0 +1,1 @@
+"""The doors of campaigns over REST, and their page."""

@@ -1,1 +1,0 @@
-"""Commands of campaigns among owners, and of an owner."""
