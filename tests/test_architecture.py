@@ -35,7 +35,6 @@ PUBLIC_TRAINING = {
     "training.datasets.made_up",
     "training.datasets.opened",
     "training.finish.derive",
-    "training.jobs.earlier_schedules",
     "training.jobs.job",
     "training.jobs.measured",
     "training.jobs.queue",

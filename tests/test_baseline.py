@@ -69,7 +69,6 @@ def test_everything_in_it_is_listed(folder, said):
     assert {"issued", "released", "burned", "reserved"} <= {*states}
     assert {each["name"]: each["principal"] for each in said("token", "list")["tokens"]}["book"] == "team-a"
     assert {each["principal"] for each in said("grant", "list")["grants"]} == {"token:shop", "team-a", "team-b"}
-    assert [each["name"] for each in said("schedule", "list")["schedules"]] == ["weekly"]
     assert len(said("key", "list")["keys"]) == 4
     assert said("campaign", "show", "survey")["state"] == "issued"
     assert said("campaign", "show", "open")["state"] == "open"

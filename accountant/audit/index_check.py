@@ -115,7 +115,7 @@ def _jobs(connection: Connection, replay: Replay) -> Iterator[str]:
     table = job_table.c
     columns = (table.seq, table.dataset, table.state, table.model, table.idempotency_key, table.request, table.analyst)
     held = (table.queued, table.owner, table.expires, table.done)
-    query = select(*columns, table.total, table.committed, table.issued, table.labels, *held).order_by(table.seq)
+    query = select(*columns, table.total, table.committed, table.issued, *held).order_by(table.seq)
     rows, latest = stream(connection, query), clock(connection) + LONGEST_LEASE
     expected = (
         (
@@ -129,7 +129,6 @@ def _jobs(connection: Connection, replay: Replay) -> Iterator[str]:
             job.total,
             job.committed,
             job.issued,
-            job.labels,
         )
         for seq, job in replay.jobs.items()
     )

@@ -68,10 +68,8 @@ PLACES = (
     Place("jobs/*/answers", Kind.NEVER, "answers of a running job, which only its machine may go on with"),
     Place("jobs/.*.gone/*", Kind.NEVER, "jobs that are finished"),
     Place("jobs/**", Kind.KEEP, "what is released and not in its place yet"),
-    Place("schedules.json", Kind.KEEP, "schedules of an earlier version, until they are adopted"),
     Place("drafts/**", Kind.NEVER, "files that stewards brought and have not registered yet"),
     Place("export-*/**", Kind.NEVER, "a ledger that is being downloaded"),
-    Place("prices/**", Kind.NEVER, "prices of an earlier version"),
     Place("run/**", Kind.NEVER, "sockets, counts and the first link of a running server"),
     Place("logs/**", Kind.NEVER, "the trail of requests, and the last audit: this machine's own"),
 )

@@ -16,7 +16,6 @@ from accountant.ledger import derived_entries
 from accountant.ledger.families.job_kinds import Evaluation, Profile, kind_of
 from accountant.ledger.families.records import Job, Request, State, charged_window, request_from_entry
 from accountant.ledger.job_rows import read_job, require_state
-from accountant.ledger.wide_jobs import require_charged_blocks
 from accountant.log.entries import Signed, TransparencyLog
 from accountant.store.store import Store, body_at, size
 from accountant.store.tables import job_table
@@ -81,7 +80,6 @@ def enter(log: TransparencyLog, seq: int, statement: str, signed_by: str) -> int
         key_rows.require_issuer(connection, signed_by)
         job = read_job(connection, seq)
         require_state(job, State.COMMITTED, "enter a statement for")
-        require_charged_blocks(connection, seq)
         kind = asked_of(connection, seq).kind
         if job.issued is not None or kind.makes_model:
             raise WrongState(f"job {seq}: {kind.does}; it has a statement, or gets a certificate", job=seq)

@@ -43,7 +43,6 @@ from accountant.ledger.job_rows import find_job, job_of, read_job, require_state
 from accountant.ledger.made_from import with_sources
 from accountant.ledger.person_totals import change_person_total
 from accountant.ledger.schedules import Period
-from accountant.ledger.wide_jobs import require_charged_blocks
 from accountant.log.entries import TransparencyLog, Writer
 from accountant.log.last_seen import HighWater
 from accountant.store import engines
@@ -343,7 +342,6 @@ class Ledger:
             job = read_job(writer.connection, seq)
             require_state(job, State.COMMITTED, "issue a certificate for")
             evaluations.require_uncertified(writer.connection, job)
-            require_charged_blocks(writer.connection, seq)
             index = writer.append("issued", reservation=seq, statement=statement, model=model, name=job.model)
             writer.connection.execute(_SET_JOB, {"at": seq, "issued": index})
             return index

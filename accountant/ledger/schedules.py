@@ -66,10 +66,8 @@ class Period:
     require: Require | None = None
 
 
-def enter(
-    writer: Writer, schedule: Schedule, most: int | None = MAX_OF_ONE, require: Require | None = None
-) -> Schedule:
-    """Enter a schedule. NameTaken where its name is in use, WrongState where `by` has `most` (None: any number), or its
+def enter(writer: Writer, schedule: Schedule, most: int = MAX_OF_ONE, require: Require | None = None) -> Schedule:
+    """Enter a schedule. NameTaken where its name is in use, WrongState where `by` has `most`, or its
     token was revoked. `require`: raises Forbidden where who made it may not train on its dataset as all was signed.
     """
     check_name("schedule", schedule.name)
@@ -77,7 +75,7 @@ def enter(
     rows = writer.connection.execute(select(schedule_table).where(schedule_table.c.ended.is_(None))).all()
     if any(row.name == schedule.name for row in rows):
         raise NameTaken(f"schedule={schedule.name}: there is one of that name")
-    if most is not None and sum(row.principal == schedule.by for row in rows) >= most:
+    if sum(row.principal == schedule.by for row in rows) >= most:
         raise WrongState(
             f"schedules: {schedule.by} has {most}; remove one of them first, or set DPSERVE_SCHEDULES_OF_ONE higher"
         )

@@ -67,7 +67,7 @@ _RARE = frozenset(
     }
 )
 _PERSON = "person-total"
-_CHARGING = frozenset({"reserved", "released", "repaired"})
+_CHARGING = frozenset({"reserved", "released"})
 
 
 @lru_cache(maxsize=1)

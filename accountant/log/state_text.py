@@ -21,14 +21,13 @@ from dpserve_verify.audit import (
     replay_campaigns,
     replay_keys,
     replay_kinds,
-    replay_repair,
     replay_schedules,
 )
 from dpserve_verify.privacy import budget, filter, soundness
 
 _ROOMS = (
     *(replay, replay_access, replay_blocks, replay_budget, replay_campaigns, replay_keys, replay_kinds),
-    *(replay_repair, replay_schedules, budget, filter, soundness),
+    *(replay_schedules, budget, filter, soundness),
 )
 _WRITE = json.JSONEncoder(separators=(",", ":")).encode
 _LIST, _TUPLE, _SET, _FROZEN, _MAP, _BYTES, _DECIMAL = "list", "tuple", "set", "frozenset", "map", "bytes", "decimal"

@@ -23,7 +23,6 @@ KINDS = {
     "dataset-joined": EntryKind(names="dataset"),
     "dataset-appended": EntryKind(names="dataset"),
     "blocks-dropped": EntryKind(names="dataset"),
-    "repaired": EntryKind(names="dataset"),
     "budget-changed": EntryKind(names="family"),
     "quota-set": EntryKind(names="family"),
     "reserved": EntryKind(model="model"),

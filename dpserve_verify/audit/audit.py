@@ -125,9 +125,6 @@ def _collect_seldom() -> Iterator[None]:
 def _end(findings: Findings, tree: Tree, replay: Replay, heads: Heads, models: Models, stored: Stored | None) -> None:
     if not tree.size:
         findings.add(0, "entry 0: missing, the ledger is empty")
-    findings.forgive(replay.repairs.repaired)
-    for problem in replay.repairs.problems():
-        findings.add(None, problem)
     heads.check_end(tree)
     try:
         replay.keys.end(tree.size)

@@ -14,16 +14,15 @@ from typing import ClassVar
 from dpserve_verify.audit.judge import Value
 from dpserve_verify.audit.replay_access import Rights
 from dpserve_verify.audit.replay_archive import Archive, judge_withdrawn
-from dpserve_verify.audit.replay_budget import Books, DatasetState, SumsDiffer, costs_of
+from dpserve_verify.audit.replay_budget import Books, costs_of
 from dpserve_verify.audit.replay_campaigns import Campaigns
 from dpserve_verify.audit.replay_charges import Charges
 from dpserve_verify.audit.replay_keys import KeyRing
 from dpserve_verify.audit.replay_kinds import OF_DATASET, JobKind, read_kind
 from dpserve_verify.audit.replay_learners import Learners
 from dpserve_verify.audit.replay_made_from import Behind, Profiles
-from dpserve_verify.audit.replay_names import Names, judge_labels
+from dpserve_verify.audit.replay_names import Names
 from dpserve_verify.audit.replay_person import person_total
-from dpserve_verify.audit.replay_repair import Repairs, WideJob, wide_window
 from dpserve_verify.audit.replay_schedules import Schedules
 from dpserve_verify.entries.jobs import ASKED
 from dpserve_verify.entries.kinds import read_form
@@ -41,8 +40,8 @@ MOST_RESUMED = 5
 @dataclass(slots=True)
 class JobState:
     """A job as its entries leave it; what the index's row must say. `part`: whose account bears its price; `evaluates`:
-    of an evaluation, the entry of the certified model; `window`: the blocks whose accounts bear its price; `labels`: of
-    the workers that may run it. `issued`: the entry of its certificate or statement.
+    of an evaluation, the entry of the certified model; `window`: the blocks whose accounts bear its price. `issued`:
+    the entry of its certificate or statement.
     """
 
     dataset: str
@@ -57,7 +56,6 @@ class JobState:
     part: str | None = None
     evaluates: int | None = None
     window: tuple[int, int] | None = None
-    labels: str | None = None
     resumed: int = 0
     state: str = "reserved"
     committed: int | None = None
@@ -83,7 +81,6 @@ class Replay:
     archive: Archive = field(default_factory=Archive)
     charges: Charges = field(default_factory=Charges)
     learners: Learners = field(default_factory=Learners)
-    repairs: Repairs = field(default_factory=Repairs)
     profiles: Profiles = field(default_factory=Profiles)
     behind: Behind = field(default_factory=Behind)
     schedules: Schedules = field(default_factory=Schedules)
@@ -111,15 +108,13 @@ class Replay:
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise LedgerInvalid(f"entry {seq}: not of its type's form ({error!r:.200})", entry=seq) from error
         except DpserveError as error:
-            problem = f"entry {seq}: {error.message.removeprefix(f'entry {seq}: ')}"
-            if isinstance(error, SumsDiffer):
-                self._note_sums(seq, value, problem)
-            raise LedgerInvalid(problem, entry=seq) from error
+            message = error.message.removeprefix(f"entry {seq}: ")
+            raise LedgerInvalid(f"entry {seq}: {message}", entry=seq) from error
         return value
 
     def notes(self) -> list[str]:
         """Return what is no problem, and what a reader of the audit should know."""
-        return [*self.books.blocks.notes, *self.repairs.notes, *self.access.notes]
+        return [*self.books.blocks.notes, *self.access.notes]
 
     def _judge_genesis(self, seq: int, value: Value) -> None:
         require(value["origin"] == self.trust.origin, f"origin={value['origin']!r:.80}: must be {self.trust.origin}")
@@ -151,34 +146,17 @@ class Replay:
         if "whole" in value:
             total_claim = seq, parse_decimal(value["claim"]["epsilon"]), request.delta
         self.books.reserve(dataset, value["by"], costs, total_claim)
-        wrong_sums = self._judge_after_reserving(value, dataset, window)
+        self.books.judge_after(value, dataset.families, value["by"], window)
         # Of a million entries a quarter are jobs, and their names are few: each is kept once.
         dataset_name, model, by = (intern(value[name]) for name in ("dataset", "model", "by"))
         target = intern(value["target"]) if "target" in value else None
         who = (dataset_name, model, value["idempotency_key"], bytes.fromhex(value["request"]), by, target)
         if kind is JobKind.PROFILE:
             self.profiles.note_claim(seq, value["claim"])
-        about = value.get("part"), evaluates, window, judge_labels(value)
-        self.jobs[seq] = JobState(*who, releases, costs, kind, *about)
+        self.jobs[seq] = JobState(*who, releases, costs, kind, value.get("part"), evaluates, window)
         self.names.judge_reserved(
             seq, value, self.jobs, lambda: self.access.may_promote(value["by"], model, value["time"])
         )
-        if wrong_sums is not None:
-            raise wrong_sums
-
-    def _judge_after_reserving(
-        self, value: Value, dataset: DatasetState, window: tuple[int, int] | None
-    ) -> SumsDiffer | None:
-        """Judge the sums after a reservation. Return what is wrong with them where a fault that is known left them so:
-        the job stands all the same, and what became of it is judged.
-        """
-        try:
-            self.books.judge_after(value, dataset.families, value["by"], window)
-        except SumsDiffer as error:
-            if not self.repairs.jobs.get(value["dataset"]):
-                raise
-            return error
-        return None
 
     def _to_evaluate(self, seq: int, value: Value) -> int:
         certified: int = value["evaluates"]
@@ -215,7 +193,6 @@ class Replay:
         if job.evaluates in self.jobs:
             require(self.jobs[job.evaluates].issued is not None, f"job {job.evaluates}: has made no model to evaluate")
         dataset = self.books.dataset(job.dataset, job.part, job.window)
-        self._note_width(value, job, started=True)
         self.books.start(dataset, costs_of(job.costs, dataset))
         self.books.judge_after(value, dataset.families, None, job.window)
 
@@ -230,27 +207,8 @@ class Replay:
         )
         job.resumed = times
         grown = self.books.blocks.known.get(job.dataset)
-        if "window" in value:
-            due = [*(job.window or (1, 1))] if job.window or grown else None
-            require(value["window"] == due, f"window: must be {due}, where blocks are or were named")
-        elif job.window is None and grown is not None and grown.blocks:
-            read = grown.dropped + 1, grown.last
-            self.repairs.add_job(job.dataset, WideJob(value["reservation"], job.by, job.part, job.costs, read))
-            raise SumsDiffer(f"job {value['reservation']}: went on by a version that read every block of its dataset")
-
-    def _note_width(self, value: Value, job: JobState, started: bool) -> None:
-        """Note a job that began, or was given back, by the accounts of blocks that it was not charged to."""
-        wide = None if job.window else wide_window(self.books, value, job.dataset)
-        if wide is not None:
-            read = wide if started else None
-            self.repairs.add_job(job.dataset, WideJob(value["reservation"], job.by, job.part, job.costs, read))
-
-    def _note_sums(self, seq: int, value: Value, problem: str) -> None:
-        """Note an entry whose sums differ, by its dataset: a fault that is known is put right by a later entry."""
-        job = self.jobs.get(value.get("reservation", -1))
-        dataset = value.get("dataset") if job is None else job.dataset
-        if dataset in self.repairs.jobs:
-            self.repairs.add_entry(dataset, seq, problem)
+        due = [*(job.window or (1, 1))] if job.window or grown else None
+        require(value.get("window") == due, f"window: must be {due}, where blocks are or were named")
 
     def _judge_committed(self, seq: int, value: Value) -> None:
         self.campaigns.require_answered(value["reservation"], value["released"])
@@ -262,7 +220,6 @@ class Replay:
     def _judge_released(self, seq: int, value: Value) -> None:
         job = self._move(value, "reserved", "released")
         dataset = self.books.dataset(job.dataset, job.part, job.window)
-        self._note_width(value, job, started=False)
         self.books.release(dataset, job.by, costs_of(job.costs, dataset))
         self.books.judge_after(value, dataset.families, job.by, job.window)
 
@@ -418,7 +375,6 @@ class Replay:
         "campaign-opened": lambda self, seq, value: self.campaigns.judge_opened(value, self._job(value).state),
         "campaign-closed": lambda self, seq, value: self.campaigns.judge_closed(value, self._job(value).state),
         "campaign-round": lambda self, seq, value: self.campaigns.judge_round(value),
-        "repaired": lambda self, seq, value: self.repairs.judge(self.books, seq, value),
         "rows-compared": _judge_rows_compared,
         "campaign-answered": lambda self, seq, value: self.campaigns.judge_answered(value, self._job(value).state),
         "learner-admitted": lambda self, *at: self.learners.judge_admitted(*at, self.books.datasets),

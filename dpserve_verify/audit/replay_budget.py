@@ -22,10 +22,6 @@ EVERYBODY = "*"
 _OWNER = {"name": "owner", "column": None, "contributions": 1}
 
 
-class SumsDiffer(LedgerInvalid):
-    """The sums that an entry states are not what the entries before it give."""
-
-
 @dataclass(slots=True)
 class FamilyState:
     """A family as its entries leave it. `criteria`: (order, cap in nano-units). `analysts`: what each has used.
@@ -313,7 +309,7 @@ class Books:
         self, value: Value, accounts: Iterable[str], by: str | None = None, window: tuple[int, int] | None = None
     ) -> None:
         """Check that what an entry says of accounts after it is what they have used, what of it has not begun, and what
-        was used `by` whom it charges. Of a `window` of blocks those that stand alike have one line. SumsDiffer.
+        was used `by` whom it charges. Of a `window` of blocks those that stand alike have one line.
         """
         lines: list[dict[str, Any]] = []
         for identity in accounts:
@@ -325,7 +321,7 @@ class Books:
             lines.append(line)
         lines = lines if window is None else merge_equal_blocks(lines)
         if value["after"] != lines:
-            raise SumsDiffer(f"after: is not what the entries before it give, {lines}")
+            raise LedgerInvalid(f"after: is not what the entries before it give, {lines}")
 
     def judge_quota_set(self, seq: int, value: Value) -> None:
         """Judge `quota-set`: how much of a family's budget one analyst may use, or everybody else."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dpserve_verify.audit.replay_kinds import JobKind
-from dpserve_verify.privacy.budget import check_name
 from dpserve_verify.privacy.soundness import require
 
 
@@ -85,13 +84,3 @@ class Names:
     def note_promoted(self, name: str, issued: int) -> None:
         """Note that the version of this certificate answers to the name from now on."""
         self.champions[name] = issued
-
-
-def judge_labels(value: Mapping[str, Any]) -> str | None:
-    """Return the labels of the workers that may run a reserved job, as its row spells them. They price nothing."""
-    if "labels" not in value:
-        return None
-    labels = value["labels"]
-    require(type(labels) is list and 1 <= len(labels) <= 8, "labels: must be 1 to 8 where they stand")
-    require(labels == sorted({check_name("label", label) for label in labels}), "labels: must be in order, each once")
-    return " ".join(labels)

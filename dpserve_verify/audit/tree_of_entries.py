@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -87,10 +87,6 @@ class Findings:
             self.found.append((entry, problem))
         elif entry is not None and all(about is None or entry < about for about, _ in self.found):
             self.found[-1] = entry, problem
-
-    def forgive(self, problems: Collection[tuple[int, str]]) -> None:
-        """Drop these problems, which a later entry put right, and nothing else about the same entries."""
-        self.found = [finding for finding in self.found if finding not in problems]
 
     def report(self, tree: Tree) -> Report:
         """Return the report on the tree: the first wrong entry comes first; problems about no entry come last."""

@@ -91,7 +91,6 @@ class Reserved(AskedForm):
     window: list[int] | None = form_field(absent=True, about="first and last block that `blocks` means")
     schedule: PeriodOfScheduleForm | None = form_field(absent=True)
     made_from: Annotated[list[Index], Limits(shortest=1, longest=MOST)] | None = form_field(absent=True)
-    labels: list[Name] | None = form_field(absent=True)
 
 
 class Started(EntryForm):
@@ -163,14 +162,3 @@ class Profiled(EntryForm):
     reservation: Index
     statement: Hex
     dataset: Name
-
-
-class Repaired(ReasonedForm):
-    """Accounts that an earlier version left wrong are put right."""
-
-    type: Literal["repaired"]
-    dataset: Name
-    analyst: Text
-    jobs: list[Json]
-    entries: list[Index]
-    after: Accounts

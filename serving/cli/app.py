@@ -126,10 +126,6 @@ CORE: Nodes = {
             "audit": Leaf("ledger:audit_ledger", needs=EITHER),
         },
     ),
-    "home": Branch(
-        "The home: put right what an earlier version left wrong.",
-        {"repair": Leaf("home:repair", instead="The operator repairs it there")},
-    ),
     "key": Branch(
         "The keys that sign.",
         {
@@ -159,7 +155,6 @@ CORE: Nodes = {
             "add": Leaf("data.schedules:add", needs=EITHER),
             "list": Leaf("data.schedules:list_schedules", needs=EITHER),
             "remove": Leaf("data.schedules:remove", needs=EITHER),
-            "adopt": Leaf("home:adopt_schedules", instead="The operator runs it there"),
         },
     ),
     "grant": Branch(

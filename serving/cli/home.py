@@ -22,28 +22,6 @@ from serving.cli.terminal import Json, align_columns, note, paint, show, show_bu
 Reason = Annotated[str, typer.Option("--reason", help="Why. It stays in the ledger permanently.")]
 
 
-def repair(
-    reason: Annotated[str, typer.Option(help="Why. It stays in the ledger permanently.")],
-    json: Json = False,
-) -> None:
-    """Put accounts right that an earlier version left wrong, by entries that say so.
-
-    A job that was reserved before its dataset grew had stepped by the accounts of every block. Each job is charged to
-    every block that it read, sums that fell below zero are set to what the entries give, and the audit accepts it. A
-    model whose certificate names too few blocks stays as it is: revoke it (dpserve key revoke).
-
-    \b
-    dpserve home repair --reason "jobs that waited when block 2 was appended"
-    """
-    from accountant.audit.repair import repair as repair_home  # loads the audit
-
-    home = Home.open()
-    require_access(home, "admin")
-    why = Why(this_user(), reason)
-    notes = repair_home(home, why.reason, why.by)
-    show(json, {"repaired": notes}, "\n".join(notes))
-
-
 def migrate(json: Json = False) -> None:
     """Bring the ledger's tables to this version, and say from which revision to which. Entries are never touched.
 
@@ -120,31 +98,6 @@ def restore(
     show(json, asdict(done) | {"audit": report.to_json()}, text)
     if not report.ok:
         raise typer.Exit(VerificationError.exit_code)
-
-
-def adopt_schedules(json: Json = False) -> None:
-    """Enter the schedules that an earlier version left in schedules.json of this home, which nobody signed.
-
-    Until then they submit nothing. Each is entered for whom it was made: by a token that acts for them, with which it
-    ends; or as made at the command line, where no token ever did. The file is deleted.
-
-    \b
-    dpserve schedule adopt
-    """
-    from training.jobs.earlier_schedules import adopt  # loads every learner, which a backup does without
-
-    home = Home.open()
-    require_access(home, "admin")
-    adopted = adopt(home, this_user())
-    show(
-        json,
-        {"adopted": [*adopted.entered], "left": adopted.left},
-        "\n".join(f"adopted {name}" for name in adopted.entered),
-    )
-    for name, why in adopted.left.items():
-        note(f"{name} was left out: {why}")
-    if not adopted.entered and not adopted.left:
-        note("no schedules of an earlier version are here")
 
 
 def archive_model(name: Model, why: Reason, json: Json = False) -> None:

@@ -19,7 +19,7 @@ from training.requests import JobRequest
 EVALUATION = "evaluation"
 
 
-@takes_request(JobRequest, "dataset", without=("tuning", "promote", "labels", "idempotency_key"))
+@takes_request(JobRequest, "dataset", without=("tuning", "promote", "idempotency_key"))
 def plan(asked: JobRequest, verbose: Verbose = False, json: Json = False) -> None:
     """Price a job: what it would cost, and how much of the budget would be used. Spends nothing.
 

@@ -221,7 +221,7 @@ def test_a_dataset_grows_at_any_time():
 
 
 def test_a_job_that_is_taken_for_one_on_every_block_would_be_caught(monkeypatch):
-    """The machine has teeth: the fault of an earlier version, by which an entry without a window was read anew."""
+    """The machine has teeth: the fault by which an entry without a window is read anew."""
 
     def load(connection, entry, analyst=None, signed=None):
         stored = entry.value

@@ -6,8 +6,8 @@ To add a kind of entry: let a story write it. A test names the kinds that no sto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
@@ -18,13 +18,11 @@ from ledgers import advance, hexes, plan, registration, request, reserve, unjudg
 
 from accountant.access import grants, key_life, tokens
 from accountant.access.grants import Grant
-from accountant.audit.repair import repair
 from accountant.home import Home
 from accountant.ledger import block_appending, campaigns, evaluations, learner_admissions, model_names, schedules
 from accountant.ledger.archive import archive
 from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.comparisons import REGISTER, Comparison, record_comparison
-from accountant.ledger.families import block_rows, family_rows
 from accountant.ledger.families.job_kinds import Evaluation, Profile
 from accountant.ledger.families.records import HOLDOUT, Request, Unit, Why
 from accountant.ledger.families.windows import Period
@@ -32,11 +30,10 @@ from accountant.ledger.learner_admissions import Admission
 from accountant.ledger.outside import Outside, charge
 from accountant.ledger.person_totals import change_person_total
 from accountant.ledger.withdrawal import withdraw
-from accountant.log.entries import Writer
 from dpserve_verify.certificates.releases import VOUCHED
 from dpserve_verify.certificates.vouched import MECHANISM
 from dpserve_verify.errors import InputError, LedgerInvalid
-from dpserve_verify.privacy.budget import Budget, Relation, nano_string
+from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
 from dpserve_verify.privacy.outside import Curve
 from dpserve_verify.privacy.selection import Poisson, geometric
@@ -78,9 +75,7 @@ def jobs_in_every_state(home: Home) -> None:
     home.ledger.register(registration())
     for state in ("reserved", "started", "committed", "burned", "released", "issued"):
         advance(home.ledger, reserve(home.ledger, key=state).seq, state)
-    append = Writer.append
-    with mock.patch.object(Writer, "append", lambda *about, **said: append(*about, **said, labels=["north"])):
-        seq = reserve(home.ledger, ask(delta="0.000001")).seq  # of a worker, as jobs of commit 44b969b may be
+    seq = reserve(home.ledger, ask(delta="0.000001")).seq
     advance(home.ledger, seq, "started")
     with home.ledger.log.writing() as writer:
         writer.append("resumed", reservation=seq, times=1)
@@ -345,41 +340,6 @@ def a_job_from_before_growth(home: Home) -> None:
     block_appending.append(ledger.log, NewBlock("visits", hexes("late"), 1000, "steward"), 4)
     advance(ledger, third, "committed")
     reserve(ledger, ask("visits", "0.2", blocks="all"), SMALL)
-
-
-@story
-def a_repaired_home(home: Home) -> None:
-    """An earlier version let a job from before the growth read every block; it is charged to all of them afterwards."""
-    ledger = home.ledger
-    ledger.register(registration("visits", Budget.of("2")))
-    seq = reserve(ledger, ask("visits", "0.2"), SMALL).seq
-    grow(home, "visits", 3)
-    with of_every_block():
-        ledger.start(seq, "owner:1:1", 60.0)
-    repair(home, "an earlier version left it wrong", "steward")
-    reserve(ledger, ask("visits", "0.2", blocks="all"), SMALL)
-
-
-@contextmanager
-def of_every_block() -> Iterator[None]:
-    """The fault of that version: it read an entry without a window as every block that is there now."""
-
-    def load(connection: Any, entry: Any, analyst: Any = None, signed: Any = None) -> Any:
-        stored = entry.value
-        return block_rows.load(connection, stored["dataset"], analyst, stored.get("part"), signed, stored.get("window"))
-
-    def below_zero(price: Any, orders: Any) -> dict[str, Any]:
-        rdp = {str(order): nano_string(figure) for order, figure in zip(orders, price.rdp, strict=True)}
-        return {"pure": nano_string(price.pure), "unbounded": price.unbounded, "rdp": rdp}
-
-    family_rows.spelt.cache_clear()
-    with (
-        unjudged(),
-        mock.patch.object(block_rows, "load_charged", load),
-        mock.patch.object(family_rows, "price_to_json", below_zero),
-    ):
-        yield
-    family_rows.spelt.cache_clear()
 
 
 @story

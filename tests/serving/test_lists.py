@@ -20,7 +20,6 @@ from serving.cli.terminal import show_stream
 from serving.process.registry import Registry
 from serving.rest import grants, jobs, models, schedules
 from serving.wire import lists
-from training.jobs import earlier_schedules
 from training.jobs.schedule import add, make_schedule, submit_due
 
 LOST = "visits"  # a dataset that grows, of three blocks, with a schedule
@@ -47,8 +46,9 @@ def said(capsys, *arguments: str) -> tuple[int, str]:
 def test_one_dataset_without_its_folder_fails_no_list(path, tmp_path, capsys):
     home = Home.open({"DPSERVE_HOME": str(path)})
     lost = home.datasets / home.ledger.dataset(LOST).registration.commitment
+    weekly = {"dataset": LOST, "blocks": "last:1", "learner": "ebm", "epsilon": "0.01"}
+    add(home, make_schedule(home, "weekly", "week", weekly, "cli:ana", 0, token=None))
     lost.rename(tmp_path / "away")
-    assert earlier_schedules.adopt(home, "cli:ana").entered == ("weekly",)
     add(home, make_schedule(home, "sound", "day", {"dataset": "people", **ASKED}, "cli:ana", 0, token=None))
     problem = f"rows_unavailable: dataset={LOST}: its folder, datasets/{lost.name[:8]}..., is not in this home"
 
@@ -111,7 +111,7 @@ HELD = {
     "datasets": "eopl",
     "families": "AGAI",
     "models": "lazybb@",
-    "schedules": "day",
+    "schedules": "y-1",
     "tokens": "e1",
     "grants": "am-a",
 }

@@ -16,7 +16,7 @@ from accountant.access import grants, tokens
 from accountant.access.grants import Grant
 from accountant.access.token_end import end_token
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, Forbidden, NameTaken, UnknownName, WrongState
+from accountant.errors import BudgetRefused, Forbidden, NameTaken, UnknownName
 from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger import schedules as ledger_schedules
@@ -27,7 +27,7 @@ from accountant.store.tables import schedule_table
 from dpserve_verify.errors import InputError, LedgerInvalid
 from serving.cli.app import run
 from serving.process.tokens import new_token
-from training.jobs import earlier_schedules, schedule
+from training.jobs import schedule
 from training.jobs.schedule import add, make_schedule, moment, remove, runs_left, schedules, submit_due
 from training.kinds.training_steps import TrainingSteps
 from training.requests import JobRequest
@@ -126,63 +126,6 @@ def test_what_is_no_rule(home):
         remove(home, "weekly", "cli:test")
     assert submit_due(home) == []
     assert audit_home(home).ok
-
-
-def earlier(home: Home, by: str, **more: object) -> dict:
-    """A rule as an earlier version kept it in a file."""
-    name = by.partition(":")[2]
-    asked = {**ASKED, "blocks": None, "epsilon": "0.1", "model": name, "labels": ["north"]}
-    rule = {"name": name, "every": "week", "since": 0, "by": by, "asked": asked, "identity": "x"}
-    return {**rule, "last": None, "stopped": None, **more}
-
-
-def test_what_an_earlier_version_left_submits_nothing_until_it_is_adopted(home, monkeypatch, capsys):
-    """And then in the name of whom it was made for, and by their token where one acts for them."""
-    monkeypatch.setenv("DPSERVE_HOME", str(home.path))
-    monkeypatch.setattr("serving.cli.home.this_user", lambda: "cli:operator")
-    token = new_token(home, "shop", ["train"])[1]
-    new_token(home, "desk", ["predict"], principal="cli:operator")
-    new_token(home, "gone", ["train"])
-    tokens.revoke(home.ledger, "gone")
-    rules = [
-        earlier(home, "token:shop", last=[4, 77]),
-        *(earlier(home, by) for by in ("cli:operator", "cli:ben", "token:gone")),
-        earlier(home, "cli:full", stopped="no budget"),
-    ]
-    file = home.path / earlier_schedules.FILE
-    file.write_text(json.dumps({rule["name"]: rule for rule in rules}))
-    listed = schedules(home)
-    assert [rule.name for rule in listed] == ["ben", "full", "gone", "operator", "shop"]
-    assert all("signed by nobody" in rule.stopped for rule in listed if rule.name != "full")
-    assert submit_due(home, lambda: 5.0 * WEEK) == []
-    with pytest.raises(WrongState, match="dpserve schedule adopt"):
-        remove(home, "shop", "cli:test")
-    assert run(["schedule", "adopt", "--json"]) == 0
-    body = json.loads(capsys.readouterr().out)
-    assert body["adopted"] == ["shop", "operator", "ben"]
-    assert body["left"] == {"gone": "no token acts for token:gone any more", "full": "was stopped: no budget"}
-    assert not file.exists()
-    made = {rule.name: rule for rule in schedules(home)}
-    assert {name: rule.token for name, rule in made.items()} == {"ben": None, "operator": None, "shop": token.created}
-    assert made["shop"].since == 5 * WEEK  # its period 4 had a job before
-    by = [
-        {home.ledger.job(seq).by for seq in submit_due(home, lambda at=at: at)} for at in (5.0 * WEEK - 1, 5.0 * WEEK)
-    ]
-    assert "token:shop" not in by[0]
-    assert "token:shop" in by[1]
-    assert run(["schedule", "adopt"]) == 0
-    assert "no schedules of an earlier version" in capsys.readouterr().err
-    assert audit_home(home).ok
-
-
-def test_a_damaged_file_of_an_earlier_version_stops_nothing_that_was_signed(home, caplog):
-    begin(home, "weekly", "week", ASKED, "cli:test", since=0)
-    good = json.dumps({"early": earlier(home, "cli:early")})
-    for bad in ("", "[]", "{", good.replace("week", "weak"), good.replace('"since"', '"sinse"'), "[" * 100_000):
-        (home.path / earlier_schedules.FILE).write_text(bad)
-        with pytest.raises(InputError, match="damaged"):
-            schedules(home)
-    assert len(submit_due(home, lambda: 1.0)) == 1
 
 
 @pytest.mark.parametrize("principal", [None, "cli:ana", "team"])

@@ -15,7 +15,7 @@ from accountant.errors import PlanMismatch, WrongState
 from accountant.home import Home
 from dpserve_verify.errors import DpserveError, LedgerUnavailable
 from training.datasets.datasets import require_rows
-from training.jobs import earlier_schedules, job
+from training.jobs import job
 from training.jobs.schedule import submit_due
 from training.measuring.worth.evaluate import is_early
 
@@ -83,8 +83,6 @@ def work(home: Home, stop: threading.Event, datasets: Collection[str] = ()) -> N
     """Work until `stop` is set; a job that runs is finished first. `datasets` as for `work_once`."""
     idle = RECOVER_SECONDS
     left: set[int] = set()
-    if earlier_schedules.exist(home):
-        LOG.warning("schedules.json: %s", earlier_schedules.WAITS)
     bell = home.job_notifications()
     while not stop.is_set():
         if idle >= RECOVER_SECONDS:

@@ -23,7 +23,6 @@ from accountant.errors import (
     IdempotencyConflict,
     RowsUnavailable,
     UnknownName,
-    WrongState,
     words_of,
 )
 from accountant.home import Home, settings
@@ -34,7 +33,6 @@ from accountant.ledger.schedules import PERIODS, Period, Schedule, enter
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import whole_number
 from dpserve_verify.privacy.budget import check_name
-from training.jobs import earlier_schedules
 from training.kinds.training_steps import TrainingSteps
 from training.planning import starts
 from training.planning.plans import Planned, plan
@@ -135,21 +133,12 @@ def remove_as(home: Home, name: str, access: Access) -> Schedule:
 
 def remove(home: Home, name: str, by: str) -> Schedule:
     """Remove a rule; what it asked for stays. UnknownName where there is none."""
-    if name in earlier_schedules.read(home):
-        raise WrongState(f"schedule={name}: {earlier_schedules.WAITS}")
     with home.ledger.log.writing() as writer:
         return ledger_schedules.remove(writer, name, by)
 
 
 def schedules(home: Home) -> list[Schedule]:
-    """Return every rule of this home, by name: those of its ledger, and, stopped, those that an earlier version left in
-    a file.
-    """
-    return sorted([*_living(home), *earlier_schedules.read(home).values()], key=lambda rule: rule.name)
-
-
-def _living(home: Home) -> list[Schedule]:
-    """Return the rules that were signed and not removed."""
+    """Return the rules that were signed and not removed, by name."""
     with home.ledger.log.signed() as signed:
         sound, wrong = ledger_schedules.schedules(signed)
     for problem in wrong:
@@ -163,7 +152,7 @@ def submit_due(home: Home, clock: Clock = time.time) -> list[int]:
     whose dataset is not in this home now waits.
     """
     submitted = []
-    living = [(rule, rule.seq) for rule in _living(home) if rule.stopped is None and rule.seq is not None]
+    living = [(rule, rule.seq) for rule in schedules(home) if rule.stopped is None and rule.seq is not None]
     if not living:
         return []
     rights = RightsNow.of(home.ledger)

@@ -86,17 +86,11 @@ def load_charged(
     connection: Connection, reservation: Entry, analyst: str | None = None, signed: Signed | None = None
 ) -> Dataset:
     """Load the dataset of a job by the accounts that its `reserved` entry is charged to, and by no others: what was
-    appended since is not read, charged or given back, nor is what the version that wrote it left out.
+    appended since is not read, charged or given back.
     """
     stored = reservation.value
     dataset = family_rows.load(connection, stored["dataset"], analyst, stored.get("part"), signed)
-    dataset = _with_accounts(connection, dataset, charged_window(stored), "window" in stored, analyst, signed)
-    if dataset.person is None or any("person" in line for line in stored["after"]):
-        return dataset
-    second = connection.execute(_BLOCKS, {"at": stored["dataset"], "low": 2, "high": 2}).first()
-    if dataset.registration.person is None and second is not None and reservation.seq < second.seq:
-        return dataset  # the account was founded with that block, and has taken over what the job holds
-    return replace(dataset, families=dataset.own)
+    return _with_accounts(connection, dataset, charged_window(stored), "window" in stored, analyst, signed)
 
 
 def _with_accounts(
@@ -332,13 +326,7 @@ def _sums(text: str, orders: tuple[Any, ...]) -> _Sums:
     try:
         sums: dict[str, Any] = json.loads(text)
         return sums, price_from_json(sums, orders)
-    except CanonicalError:
-        raise LedgerInvalid(
-            "index: the sums of a block's account are below zero, or are no sums: an earlier version wrote that where "
-            "a job was reserved before its dataset grew. Nothing is spent on it until it is put right (dpserve home "
-            "repair --reason TEXT; dpserve ledger audit says which)"
-        ) from None
-    except (ValueError, KeyError, TypeError):
+    except (CanonicalError, ValueError, KeyError, TypeError):
         raise LedgerInvalid(
             "index: the account of a block says nothing that can be read (dpserve ledger audit)"
         ) from None

@@ -119,15 +119,6 @@ def _query(value: Value) -> str:
     return f" Its rows were read by a query, of sha256 {query['sha256']}.{why}"
 
 
-def _describe_repaired(value: Value) -> str:
-    jobs = " and ".join(str(job["job"]) for job in value["jobs"])
-    return (
-        f"{value['by']} put the accounts of dataset {value['dataset']} right. Reserved before it grew, job {jobs} of "
-        f"{value['analyst']} had stepped by the accounts of every block; each block that was read bears its price "
-        f"now.{_why(value)}"
-    )
-
-
 def _describe_charged(value: Value) -> str:
     cost, rows = Curve.read(value["curve"]).words, value.get("contributions")
     of = value["unit"] if rows is None else f"record, with at most {rows} of a person"
@@ -274,7 +265,6 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
             f"them any more, and what was spent on them stays spent.{_why(value)}"
         ),
     ),
-    "repaired": ("warn", "accounts repaired", _describe_repaired),
     "budget-changed": ("warn", "budget changed", _budget_changed),
     "quota-set": ("warn", "quota set", _quota_set),
     "reserved": ("wait", "budget reserved", _describe_reserved),

@@ -159,10 +159,6 @@ MADE_ELSEWHERE = (
         "answer": hexes("sum"),
     },
     {
-        "type": "repaired", "dataset": "visits", "analyst": "ana", "jobs": [{"job": 3}], "entries": 9, "by": "steward",
-        "reason": "yearly",
-    },
-    {
         "type": "charged", "dataset": "visits", "curve": {"rho": "0.1"}, "mechanism": "census table", "unit": "record",
         "contributions": 3, "document": hexes("table"), "reason": "yearly", "by": "steward",
     },
@@ -204,7 +200,7 @@ def test_every_kind_has_words_of_its_own(pages):
     running = next(each for each in home.ledger.leases() if each.state == "started")
     resume(home.ledger.log, running, "another", 60.0)
     said = {entry.value["type"]: describe(entry).words for entry in home.ledger.log.entries()}
-    for value in MADE_ELSEWHERE:  # by what needs owners, an older version's fault, or a file that stands there already
+    for value in MADE_ELSEWHERE:  # by what needs owners, or a file that stands there already
         entry = read_entry(9, encode({**value, "time": "2026-01-01T00:00:00Z"}))
         said[entry.value["type"]] = describe(entry).words
     for words_of in said.values():
