@@ -64,6 +64,19 @@ class LedgerReader:
         """Return the service's own `trust.json`: the keys that it signs with. Pin it once, and compare it later."""
         return self._transport.answer("GET", "/v1/trust").content
 
+    def ask(self, method: str, path: str, body: Any = None, query: Json | None = None, again: bool = False) -> Json:
+        """Ask a door by its method and path (/docs.json has them), and return its answer as it came.
+
+        Args:
+            method: GET, POST, PUT or DELETE.
+            path: With the names in it.
+            body: Its JSON; None where it takes none.
+            query: Its fields; None stands for one that is left out.
+            again: Whether it may be sent twice; a GET or a PUT may always.
+        """
+        again = again or method in ("GET", "PUT")
+        return dict(self._transport.ask(method, path, again=again, body=body, query=query))
+
     def _get(self, path: str, **query: Any) -> Json:
         return dict(self._transport.ask("GET", path, again=True, query=query))
 

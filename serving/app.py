@@ -19,6 +19,8 @@ from accountant.system import extensions
 from serving.http.connections import Connections
 from serving.http.rights import NOTHING
 from serving.http.routes import Door, Doors
+from serving.operations import grants, notes
+from serving.operations.doors import doors
 from serving.pages.all import PAGES
 from serving.pages.home import error_page
 from serving.pages.parts import static_files
@@ -30,13 +32,11 @@ from serving.rest import (
     edits,
     explain,
     files,
-    grants,
     jobs,
     learners,
     ledger,
     measurements,
     models,
-    notes,
     operations,
     placing,
     profiles,
@@ -64,9 +64,9 @@ DOORS: tuple[Door, ...] = (
     *schedules.DOORS,
     *totals.DOORS,
     *learners.DOORS,
-    *notes.DOORS,
+    *doors(*notes.OPERATIONS),
     *ledger.DOORS,
-    *grants.DOORS,
+    *doors(*grants.OPERATIONS),
     *operations.DOORS,
 )
 

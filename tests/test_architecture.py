@@ -258,19 +258,19 @@ local/rounds: dpserve_verify(. certificates formats privacy) accountant(. ledger
     local(reports)
 local/turns: dpserve_verify(. formats system) accountant(. home ledger noise) models(features forms parts)
     local(reports)
-serving: accountant(access system) training(learners) serving(http pages pages/parts process process/config
+serving: accountant(access system) training(learners) serving(http operations pages pages/parts process process/config
     process/watch process/workers rest wire)
 serving/cli: dpserve_verify(. audit certificates formats keys log privacy system) accountant(. access audit
     certificates home keys ledger ledger/families log store system) models(answers parts profile store worth)
     training(datasets/drafts jobs learners planning requests) serving(cli/backends cli/backends/home
-    cli/backends/server pages/parts process process/config process/watch process/workers wire)
+    cli/backends/server operations pages/parts process process/config process/watch process/workers wire)
 serving/cli/backends: dpserve_verify(.) accountant(access system) models(worth) training(rows/tables)
 serving/cli/backends/home: dpserve_verify(. audit certificates keys log) accountant(. access audit certificates home
     ledger ledger/families log system) models(profile store worth) training(jobs measuring/answers measuring/profile
-    measuring/worth planning requests) serving(cli/backends process/watch wire)
-serving/cli/backends/server: dpserve_verify(. audit certificates keys log system) accountant(. access audit
-    certificates system) models(answers features profile store worth) training(datasets rows/tables)
-    serving(cli/backends wire) dpserve(.)
+    measuring/worth planning requests) serving(cli/backends operations process/watch wire)
+serving/cli/backends/server: dpserve_verify(. audit certificates keys log system) accountant(. audit certificates
+    system) models(answers features profile store worth) training(datasets rows/tables) serving(cli/backends
+    operations wire) dpserve(.)
 serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificates home ledger ledger/families)
     models(answers profile) training(datasets datasets/drafts datasets/growing learners measuring/profile outside
     replay requests rows/schema rows/tables) serving(cli cli/backends wire)
@@ -278,10 +278,12 @@ serving/cli/released: dpserve_verify(. certificates system) accountant(system) m
     store worth) serving(cli cli/backends)
 serving/http: dpserve_verify(. formats) accountant(. access home ledger/families system) training(planning)
     serving(process process/config process/watch wire)
+serving/operations: dpserve_verify(. privacy) accountant(access home ledger/families) models(store) training(requests)
+    serving(http wire) dpserve(.)
 serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. access audit home keys ledger
     ledger/families log store system) models(answers edit explain features parts profile store worth)
     training(datasets datasets/drafts jobs learners measuring/answers measuring/profile outside planning replay
-    requests rows/schema) serving(http pages/parts process process/config process/watch rest wire)
+    requests rows/schema) serving(http operations pages/parts process process/config process/watch rest wire)
 serving/pages/parts: dpserve_verify(. formats log privacy) accountant(. access home ledger ledger/families store
     system) models(explain features forms worth) training(learners) serving(http process wire)
 serving/process: dpserve_verify(. certificates formats keys system) accountant(. access home keys ledger) models(store)

@@ -66,11 +66,6 @@ class Grant:
         """Return whether it is in force at this time."""
         return self.revoked is None and (self.expires is None or now < self.expires)
 
-    def to_json(self) -> dict[str, object]:
-        """Return it as `dpserve grant list --json` prints it."""
-        fields = {"grant": self.index, "principal": self.principal, "scope": self.scope, "on": self.on}
-        return {**fields, "expires": self.expires, "revoked": self.revoked}
-
 
 Families = Callable[[str], frozenset[str]]
 
@@ -243,8 +238,7 @@ def enter(writer: Writer, wanted: Iterable[Grant], by: str) -> list[Grant]:
     added = []
     for grant in dict.fromkeys(wanted):
         check_principal(grant.principal)
-        if grant.scope not in SCOPES:
-            raise InputError(f"scope={grant.scope[:40]!r}: must be one of {list(SCOPES)}")
+        check_scope(grant.scope)
         _check_object(writer.connection, grant)
         holding, _ = sound_grants(writer.signed, grant_table.c.principal == grant.principal)
         if same := [grant_held for grant_held in holding if replace(grant_held, index=None) == grant]:
@@ -257,6 +251,13 @@ def enter(writer: Writer, wanted: Iterable[Grant], by: str) -> list[Grant]:
         writer.connection.execute(insert(grant_table).values(**row))
         added.append(replace(grant, index=index))
     return added
+
+
+def check_scope(scope: str) -> str:
+    """Return a scope; InputError for what is none."""
+    if scope not in SCOPES:
+        raise InputError(f"scope={scope[:40]!r}: must be one of {list(SCOPES)}")
+    return scope
 
 
 def _check_object(connection: Connection, grant: Grant) -> None:
@@ -291,11 +292,6 @@ class Stops:
     tokens: tuple[str, ...]
     still: int | None
     jobs: tuple[int, ...]
-
-    def to_json(self) -> dict[str, object]:
-        """Return it as the doors and the command line give it, beside the grant."""
-        stops = {"tokens": list(self.tokens), "still": self.still, "jobs": list(self.jobs)}
-        return {**self.grant.to_json(), "stops": stops}
 
 
 def stops(ledger: Ledger, index: int) -> Stops:

@@ -25,11 +25,6 @@ class TokenEnd:
     schedules: tuple[str, ...] = ()
     jobs: tuple[int, ...] = ()
 
-    def to_json(self) -> dict[str, object]:
-        """Return it as the command line prints it."""
-        stops = {"grants": list(self.grants), "schedules": list(self.schedules), "jobs": list(self.jobs)}
-        return {**self.token.to_json(), "stops": stops}
-
 
 def end_token(ledger: Ledger, name: str) -> TokenEnd:
     """End a token, permanently. UnknownName where no good one has that name."""

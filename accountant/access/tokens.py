@@ -75,12 +75,7 @@ class Token:
     @property
     def acts_for_itself(self) -> bool:
         """Return whether its principal is its own, and named after it."""
-        return self.principal in (own_principal(self.name), own_principal(self.name, self.created))
-
-    def to_json(self) -> dict[str, object]:
-        """Return it as JSON; of the secret, the digest alone."""
-        fields = {"name": self.name, "principal": self.principal, "scopes": list(self.scopes), "hash": self.digest}
-        return {**fields, "limits": asdict(self.limits), "created": self.created, "revoked": self.revoked}
+        return is_own_principal(self.principal, self.name, self.created)
 
 
 def check_principal(principal: str) -> str:
@@ -99,6 +94,11 @@ def own_principal(name: str, entry: int | None = None) -> str:
     was used before `token:NAME#ENTRY`, of the `entry` that made it.
     """
     return f"{OWN}{name}" if entry is None else f"{OWN}{name}#{entry}"
+
+
+def is_own_principal(principal: str, name: str, entry: int) -> bool:
+    """Return whether a token of this name, which the `entry` made, acts for itself under this principal."""
+    return principal in (own_principal(name), own_principal(name, entry))
 
 
 def create(

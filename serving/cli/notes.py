@@ -9,6 +9,7 @@ import typer
 from serving.cli.backend import backend
 from serving.cli.complete import Model, Name
 from serving.cli.terminal import Json, show
+from serving.operations.notes import NOTES, NoteRequest
 
 Text = Annotated[str | None, typer.Option(help='The note, in place of the one before; "" removes it.')]
 Tags = Annotated[
@@ -36,8 +37,12 @@ def note_model(name: Model, text: Text = None, tags: Tags = None, json: Json = F
 
 
 def _note(kind: str, name: str, text: str | None, tags: list[str] | None, json: bool) -> None:
-    notes = backend().notes
-    reads = text is None and not tags
-    body = notes.show(kind, name) if reads else notes.change(kind, name, text, tags or None)
-    words = [body["text"], *([f"tags: {', '.join(body['tags'])}"] if body["tags"] else [])]
-    show(json, body, "\n".join(filter(None, words)) or f"{kind} {body[kind]} has no note")
+    (read, write), name = NOTES[kind], name.partition("@")[0]
+    if text is None and not tags:
+        note = backend().ask(read, name=name)
+    else:
+        body = NoteRequest(text, tuple(filter(None, tags)) if tags else None)
+        note = backend().ask(write, name=name, body=body)
+    shown = note.to_json()
+    words = [shown["text"], f"tags: {', '.join(shown['tags'])}" if shown["tags"] else ""]
+    show(json, shown, "\n".join(filter(None, words)) or f"{kind} {name} has no note")

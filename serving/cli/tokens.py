@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from itertools import islice
 from typing import Annotated, Any
 
@@ -19,6 +18,8 @@ from serving.cli.backend import backend
 from serving.cli.backends.user import require_access, this_user
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import After, Contains, Json, Limit, align_columns, note, note_more, show
+from serving.operations import grants as rights
+from serving.operations.grants import GrantAnswer, GrantRequest, Revocation, TokenAnswer, full_name
 from serving.process.tokens import new_narrow_token, new_token
 from serving.process.watch.trail_lines import lines
 from serving.wire.list_parts import Part
@@ -60,7 +61,8 @@ def create_token(
         secret, token, added = new_narrow_token(home, name, wanted, limits, principal, this_user())
     else:
         secret, token = new_token(home, name, scopes, limits, principal)
-    body = {"token": secret, **token.to_json(), "grants": [grant.to_json() for grant in added]}
+    body = {"token": secret, **TokenAnswer.of_token(token).to_json()}
+    body["grants"] = [GrantAnswer.of_grant(grant).to_json() for grant in added]
     show(json, body, secret)
     most = f", at most {_limits(token.limits.to_json())}" if token.limits else ""
     rights = ", ".join(token.scopes) or f"what {token.principal} is granted"
@@ -103,7 +105,9 @@ def revoke_token(name: Name, json: Json = False) -> None:
     home = Home.open()
     require_access(home, "admin")
     ended = end_token(home.ledger, name)
-    show(json, ended.to_json(), f"token of {name} revoked, entry {ended.token.revoked}")
+    stops = {"grants": [*ended.grants], "schedules": [*ended.schedules], "jobs": [*ended.jobs]}
+    body = {**TokenAnswer.of_token(ended.token).to_json(), "stops": stops}
+    show(json, body, f"token of {name} revoked, entry {ended.token.revoked}")
     if ended.grants:
         numbers = ", ".join(map(str, ended.grants))
         note(f"Its grants end with it ({numbers}): they were {ended.token.principal}'s, and are nobody's from now on.")
@@ -122,14 +126,13 @@ def list_tokens(contains: Contains = "", limit: Limit = None, after: After = Non
     \b
     dpserve token list
     """
-    body = backend().grants.list_tokens(Part(contains, after, limit))
+    listed = backend().ask(rights.list_tokens, part=Part(contains, after, limit))
     rows = [("NAME", "PRINCIPAL", "SCOPES", "LIMITS", "STATE")]
-    for token in body["tokens"]:
-        state = "good" if token["revoked"] is None else "revoked"
-        limits = _limits(token["limits"])
-        rows.append((token["name"], token["principal"], ",".join(token["scopes"]) or "-", limits, state))
-    show(json, body, align_columns(rows))
-    note_more(body["next"])
+    for token in listed.tokens:
+        state = "good" if token.revoked is None else "revoked"
+        rows.append((token.name, token.principal, ",".join(token.scopes) or "-", _limits(token.limits), state))
+    show(json, listed.to_json(), align_columns(rows))
+    note_more(listed.next)
 
 
 def add_grant(
@@ -149,15 +152,17 @@ def add_grant(
     dpserve grant add --principal team-a --scope train --dataset adult
     dpserve grant add --principal token:shop --scope predict --model adult --expires 2027-01-31
     """
-    wanted = partial(_grants, scopes=scope or [], dataset=dataset, family=family, model=model, expires=expires)
-    added = backend().grants.add(principal, wanted)
-    lines = [f"entry {grant['grant']}: {grant['principal']} may {grant['scope']} on {_on(grant)}" for grant in added]
-    show(json, {"grants": added}, "\n".join(lines))
+    side = backend()
+    principal = full_name(side.ask(rights.list_tokens, part=Part()).tokens, principal)
+    wanted = _grants(principal, scope or [], dataset, family, model, expires)
+    requests = [GrantRequest(each.principal, each.scope, each.on, each.expires) for each in wanted]
+    added = [side.ask(rights.add_grant, body=request) for request in requests]
+    lines = [f"entry {each.grant}: {each.principal} may {each.scope} on {_on(each.on)}" for each in added]
+    show(json, {"grants": [each.to_json() for each in added]}, "\n".join(lines))
 
 
-def _on(grant: Mapping[str, Any]) -> str:
-    """Say what a grant in JSON is on."""
-    return grant["on"] if isinstance(grant["on"], str) else " ".join(*grant["on"].items())
+def _on(on: Any) -> str:
+    return on if isinstance(on, str) else " ".join(*on.items())
 
 
 def revoke_grant(
@@ -170,15 +175,16 @@ def revoke_grant(
     \b
     dpserve grant revoke 17 --reason "left the team"
     """
-    stopped, ended = backend().grants.revoke(grant, reason)
-    show(json, {**stopped, **ended}, f"grant {grant} revoked, entry {ended['revoked']}")
-    stops = stopped["stops"]
-    if stops["tokens"]:
-        note(f"It gave {ended['scope']} on {_on(ended)} to: {', '.join(stops['tokens'])}.")
-    if stops["still"] is not None:
-        note(f"{ended['principal']} may go on: grant {stops['still']} covers all of it.")
-    if stops["jobs"]:
-        note(f"Asked for before, and go on: {', '.join(f'job {job}' for job in stops['jobs'])} (dpserve job cancel).")
+    side = backend()
+    stops = side.ask(rights.show_grant, grant=grant).stops
+    ended = side.ask(rights.revoke_grant, grant=grant, body=Revocation(reason))
+    show(json, {**ended.to_json(), "stops": stops.to_json()}, f"grant {grant} revoked, entry {ended.revoked}")
+    if stops.tokens:
+        note(f"It gave {ended.scope} on {_on(ended.on)} to: {', '.join(stops.tokens)}.")
+    if stops.still is not None:
+        note(f"{ended.principal} may go on: grant {stops.still} covers all of it.")
+    if stops.jobs:
+        note(f"Asked for before, and go on: {', '.join(f'job {job}' for job in stops.jobs)} (dpserve job cancel).")
 
 
 def list_grants(
@@ -193,15 +199,18 @@ def list_grants(
     \b
     dpserve grant list
     """
-    body, time = backend().grants.list_part(Part(contains, after, limit), principal), grants.now()
+    listed, time = (
+        backend().ask(rights.list_grants, part=Part(contains, after, limit), principal=principal),
+        grants.now(),
+    )
     rows = [("GRANT", "PRINCIPAL", "SCOPE", "ON", "STATE")]
-    for grant in body["grants"]:
-        ended = grant["revoked"] is not None or (grant["expires"] is not None and grant["expires"] <= time)
-        over = "expired" if grant["revoked"] is None else f"revoked, entry {grant['revoked']}"
-        good = "good" if grant["expires"] is None else f"until {grant['expires']}"
-        rows.append((str(grant["grant"]), grant["principal"], grant["scope"], _on(grant), over if ended else good))
-    show(json, body, align_columns(rows))
-    note_more(body["next"])
+    for grant in listed.grants:
+        ended = grant.revoked is not None or (grant.expires is not None and grant.expires <= time)
+        over = "expired" if grant.revoked is None else f"revoked, entry {grant.revoked}"
+        good = "good" if grant.expires is None else f"until {grant.expires}"
+        rows.append((str(grant.grant), grant.principal, grant.scope, _on(grant.on), over if ended else good))
+    show(json, listed.to_json(), align_columns(rows))
+    note_more(listed.next)
 
 
 def show_trail(

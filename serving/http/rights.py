@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from accountant.access.grants import ASKING, Access
 from accountant.errors import Forbidden, UnknownName
 from accountant.home import Home
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import FamilyRow, families_of
-from serving.process.registry import Registry, Served
+from dpserve_verify.formats.canonical import whole_number
+
+if TYPE_CHECKING:  # the command line loads no server
+    from serving.process.registry import Registry, Served
 
 # What a door's right is about, where its path does not say: on everything there is; on what its body names, which the
 # door itself asks for; on anything at all, of which it shows what is granted; and nothing of anybody.
@@ -33,17 +36,55 @@ def may_model(access: Access, scopes: Sequence[str], name: str, dataset: str | N
     return access.may(*scopes, model=name) or (dataset is not None and access.may(*scopes, dataset=dataset))
 
 
-def require_model(access: Access, registry: Registry, scopes: Sequence[str], reference: str) -> None:
+DatasetOf = Callable[[str], "str | None"]  # of a model's reference; None where there is no such model
+
+
+def needs_look(access: Access, scopes: Sequence[str], thing: str) -> bool:
+    """Return whether the thing itself must be looked at to tell what the caller may. Forbidden where that is known."""
+    if not access.has(*scopes):
+        raise access.refusal(scopes)
+    if thing == EVERYTHING:
+        access.require(*scopes)
+    return thing in ("dataset", "model", "job") and not access.may(*(("admin",) if thing == "job" else scopes))
+
+
+def require_thing(
+    home: Home,
+    access: Access,
+    scopes: Sequence[str],
+    thing: str,
+    values: Mapping[str, Any],
+    changes: bool,
+    dataset_of: DatasetOf,
+) -> None:
+    """Raise Forbidden unless one of `scopes` is held on the dataset, model or job that the `values` of a path name.
+    `changes`: more is done than to show it.
+    """
+    if thing == "dataset":
+        access.require(*scopes, dataset=values["name"])
+    elif thing == "model":
+        version = f"@{values['version']}" if "version" in values else ""
+        require_model(access, dataset_of, scopes, values["name"] + version)
+    else:
+        require_job(home, access, read_number("job", str(values["job"])), changes)
+
+
+def read_number(name: str, text: str) -> int:
+    """Read a number of a path. UnknownName where it is none."""
+    number = whole_number(text)
+    if number is None:
+        raise UnknownName(f"{name}={text[:40]!r}: no such {name}", **{name: text[:40]})
+    return number
+
+
+def require_model(access: Access, dataset_of: DatasetOf, scopes: Sequence[str], reference: str) -> None:
     """Raise Forbidden where `reference` (`adult`, `adult@2`) may not be used, or where it does not exist and the
     caller's scope is not on everything.
     """
     name = reference.partition("@")[0]
     if access.may(*scopes, model=name):
         return
-    try:
-        dataset = registry.dataset(reference)
-    except UnknownName:  # it may be retired
-        dataset = registry.any_dataset(name)
+    dataset = dataset_of(reference)
     if dataset is None or not access.may(*scopes, dataset=dataset):
         raise access.refusal(scopes, ("model", name))
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 from starlette.applications import Starlette
@@ -25,10 +25,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from accountant.access.grants import Access
 from accountant.access.tokens import Token
-from accountant.errors import UnknownName
 from accountant.system import traces
 from dpserve_verify.errors import InputError
-from dpserve_verify.formats.canonical import whole_number
 from serving.http import cookies, headers, rights
 from serving.process.config.limits import meter
 from serving.process.prices import REQUEST, PriceRequest, run_for_request
@@ -40,6 +38,9 @@ from serving.wire import work_time
 from serving.wire.errors import ClientGone, NotReady, TakesTooLong, Unauthorized, error_response, in_protocol
 from serving.wire.request_bodies import DOOR, let_go
 from training.planning.price_engine import ENGINE, run_while_wanted
+
+if TYPE_CHECKING:
+    from serving.operations import Operation
 
 LOG = logging.getLogger("dpserve.serving")
 
@@ -66,7 +67,7 @@ class Door:
 
     `query`: a text says what a whole number is that may be left out; else a JSON Schema with `description`, and with
     `required` where it is. `also`: media types of the body beside JSON. `errors`: statuses that do not follow from the
-    rest. `hidden`: a page for people, which the description leaves out.
+    rest. `hidden`: a page for people, which the description leaves out. `operation`: what made it, where one did.
     """
 
     method: str
@@ -83,6 +84,7 @@ class Door:
     errors: tuple[int, ...] = ()
     hidden: bool = False
     on: str = ""
+    operation: Operation[Any, Any] | None = None
 
     @property
     def thing(self) -> str:
@@ -106,18 +108,10 @@ async def _pass(door: Door, request: Request) -> Response:
     if not door.scopes:
         return await door.answer(request)
     caller_rights, serving, path = access(request), state(request), request.path_params
-    if not caller_rights.has(*door.scopes):
-        raise caller_rights.refusal(door.scopes)
-    if door.thing == rights.EVERYTHING:
-        caller_rights.require(*door.scopes)
-    elif door.thing == "dataset":
-        await require_dataset(request, door.scopes, path["name"])
-    elif door.thing == "model" and not caller_rights.may(*door.scopes):
-        version = f"@{path['version']}" if "version" in path else ""
-        await in_thread(rights.require_model, caller_rights, serving.registry, door.scopes, path["name"] + version)
-    elif door.thing == "job" and not caller_rights.may("admin"):
-        changes = request.method not in cookies.SAFE
-        await in_thread(rights.require_job, serving.home, caller_rights, job_number(request), changes)
+    if rights.needs_look(caller_rights, door.scopes, door.thing):
+        changes, dataset_of = request.method not in cookies.SAFE, serving.registry.dataset_of
+        asked = serving.home, caller_rights, door.scopes, door.thing, path, changes, dataset_of
+        await in_thread(rights.require_thing, *asked)
     return await door.answer(request)
 
 
@@ -128,11 +122,7 @@ def job_number(request: Request) -> int:
 
 def path_number(request: Request, name: str) -> int:
     """Return the number that the path has for `name`. UnknownName where it is none."""
-    text = request.path_params[name]
-    number = whole_number(text)
-    if number is None:
-        raise UnknownName(f"{name}={text[:40]!r}: no such {name}", **{name: text[:40]})
-    return number
+    return rights.read_number(name, request.path_params[name])
 
 
 def caller(request: Request) -> Token:

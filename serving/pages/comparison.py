@@ -39,7 +39,7 @@ async def comparison(request: Request) -> Response:
     pictures: list[Markup] = []
     says = ""
     if other:
-        await in_thread(require_model, rights, serving.registry, SCOPES, other)
+        await in_thread(require_model, rights, serving.registry.dataset_of, SCOPES, other)
         second = await in_thread(serving.registry.get, other)
         sides.append(await in_thread(_side, serving.home, second))
         pictures, says = await in_thread(_curves, first, second)

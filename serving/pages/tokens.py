@@ -5,7 +5,6 @@ Tokens and changes are for admins. Who is none sees the grants that they have th
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from starlette.requests import Request
@@ -22,6 +21,7 @@ from dpserve_verify.formats.canonical import whole_number
 from dpserve_verify.privacy.budget import check_name
 from serving.http.rights import NOTHING
 from serving.http.routes import Door, access, caller, in_thread, path_number, state
+from serving.operations.grants import GrantAnswer, TokenAnswer
 from serving.pages.parts.ui import form_fields, page, see_other
 from serving.process.tokens import new_token
 from serving.wire import lists
@@ -52,7 +52,7 @@ async def list_tokens(request: Request) -> Response:
         return await _page(request, part)
     all_tokens = await in_thread(tokens.tokens, state(request).home.ledger)
     wanted, _ = cut_tokens(part, all_tokens[::-1])
-    return lists.as_file(form, "tokens", TOKEN_COLUMNS, ({**asdict(each), **asdict(each.limits)} for each in wanted))
+    return lists.as_file(form, "tokens", TOKEN_COLUMNS, (TokenAnswer.of_token(each).to_json() for each in wanted))
 
 
 async def create(request: Request) -> Response:
@@ -121,7 +121,7 @@ async def list_grants(request: Request) -> Response:
     form = lists.form_of(request)
     if form is not None:
         visible = await in_thread(_visible_grants, state(request).home, access(request))
-        return lists.as_file(form, "grants", GRANT_COLUMNS, map(asdict, visible))
+        return lists.as_file(form, "grants", GRANT_COLUMNS, (GrantAnswer.of_grant(each).to_json() for each in visible))
     return await _grants_page(request)
 
 
@@ -202,8 +202,8 @@ def _visible_grants(home: Home, rights: Access) -> list[Grant]:
     return [grant for grant in grants.grants(home.ledger)[::-1] if everybody or grant.principal == rights.principal]
 
 
-TOKEN_COLUMNS = ("name", "principal", "scopes", "per_second", "per_day", "created", "revoked")
-GRANT_COLUMNS = ("index", "principal", "scope", "kind", "name", "expires", "revoked")
+TOKEN_COLUMNS = ("name", "principal", "scopes", "limits", "created", "revoked")
+GRANT_COLUMNS = ("grant", "principal", "scope", "on", "expires", "revoked")
 GRANT_FIELDS = ("principal", "scope", "kind", "name", "expires")
 ADMIN = ("admin",)
 DOORS = (

@@ -262,6 +262,13 @@ class Registry:
         datasets = [(version, slot.dataset) for (model, version), slot in list(self._slots.items()) if model == name]
         return max((pair for pair in datasets if pair[1]), default=(0, None))[1]
 
+    def dataset_of(self, reference: str) -> str | None:
+        """Return the dataset of a version, or, where it may be retired, of its name; None where none is known."""
+        try:
+            return self.dataset(reference)
+        except UnknownName:
+            return self.any_dataset(reference.partition("@")[0])
+
     def counts_alone(self, name: str, version: int) -> bool:
         """Return whether a version's predictions are a series of their own now."""
         shelf = self._shelves.get(name)

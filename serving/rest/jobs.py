@@ -63,7 +63,7 @@ async def require_named(request: Request, job_request: JobRequest) -> Access:
     """Return the caller's rights. Forbidden unless they may train on the dataset, and see the model to begin from."""
     rights = await require_dataset(request, ("train",), job_request.dataset)
     if job_request.public is not None and not is_digest(job_request.public):
-        await in_thread(require_model, rights, state(request).registry, SCOPES, job_request.public)
+        await in_thread(require_model, rights, state(request).registry.dataset_of, SCOPES, job_request.public)
     return rights
 
 

@@ -91,7 +91,9 @@ class Measurement:
             body = orjson.loads(raw)
         with hide_name(access(request), job_number(request)):
             if "model" in body:
-                await in_thread(require_model, access(request), state(request).registry, SCOPES, body["model"])
+                await in_thread(
+                    require_model, access(request), state(request).registry.dataset_of, SCOPES, body["model"]
+                )
             else:
                 await require_dataset(request, READS, body["dataset"])
         return json_response({**body, "envelope": orjson.Fragment(envelope), "proof": proof.decode()})
@@ -119,7 +121,7 @@ async def require_measurable(request: Request, measurement: Any) -> Access:
     rights = await require_dataset(request, ASKING, measurement.dataset)
     for reference in (getattr(measurement, name, None) for name in ("model", "against")):
         if reference is not None:
-            await in_thread(require_model, rights, state(request).registry, SCOPES, reference)
+            await in_thread(require_model, rights, state(request).registry.dataset_of, SCOPES, reference)
     return rights
 
 

@@ -101,7 +101,11 @@ def as_file(form: str, name: str, columns: Sequence[str], lines: Iterable[Line])
 
 
 def cell(value: Any) -> Any:
-    """Return a value as a cell that no spreadsheet computes (`uncomputed`). A list becomes one text."""
+    """Return a value as a cell that no spreadsheet computes (`uncomputed`). A list becomes one text, and so does an
+    object: its names and values.
+    """
+    if isinstance(value, Mapping):
+        value = [each for pair in value.items() if pair[1] is not None for each in pair]
     if isinstance(value, list | tuple):
         value = " ".join(map(str, value))
     return uncomputed(value) if isinstance(value, str) else value

@@ -17,8 +17,10 @@ from accountant.ledger.archive import archived
 from dpserve.types import Dataset
 from serving.cli.app import run
 from serving.cli.terminal import show_stream
+from serving.operations import grants
+from serving.operations.doors import doors
 from serving.process.registry import Registry
-from serving.rest import grants, jobs, models, schedules
+from serving.rest import jobs, models, schedules
 from serving.wire import lists
 from training.jobs.schedule import add, make_schedule, submit_due
 
@@ -121,7 +123,7 @@ def test_every_list_comes_in_parts_and_by_name(path, capsys):
     home = Home.open({"DPSERVE_HOME": str(path)})
     for number in range(3):
         add(home, make_schedule(home, f"day-{number}", "day", {"dataset": "people", **ASKED}, "cli:ana", 0, token=None))
-    site = Site(home, [*jobs.DOORS, *schedules.DOORS, *grants.DOORS, *models.DOORS])
+    site = Site(home, [*jobs.DOORS, *schedules.DOORS, *doors(*grants.OPERATIONS), *models.DOORS])
     secret = site.token("reader", "admin")
     [site.token(f"one{number}", "audit") for number in range(3)]
 

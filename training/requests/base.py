@@ -114,6 +114,8 @@ def _in_words(error: ValidationError) -> str:
         return f"{where}: must have at most {details['max_length']} entries"
     if kind == "string_too_long":
         return f"{where}: must have at most {details['max_length']} characters"
+    if kind == "string_too_short":
+        return f"{where}: must have at least {details['min_length']} characters"
     return f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}"
 
 
@@ -157,7 +159,7 @@ def json_schema(kind: Any) -> dict[str, Any]:
     """Return the JSON Schema of a request's body. Null is admitted where a field may be left out."""
     whole = _adapter(kind).json_schema()
     parts = whole.pop("$defs", {})
-    shape: dict[str, Any] = _inlined(whole, parts)
+    shape: dict[str, Any] = inlined(whole, parts)
     needed, known = shape.get("required", []), shape["properties"]
     for name in known.keys() - needed:
         about = {word: known[name][word] for word in ("description", "default") if word in known[name]}
@@ -168,16 +170,16 @@ def json_schema(kind: Any) -> dict[str, Any]:
     return shape
 
 
-def _inlined(shape: Any, parts: Mapping[str, Any]) -> Any:
+def inlined(shape: Any, parts: Mapping[str, Any]) -> Any:
     """Put each part in the place of its reference, and leave titles and empty defaults out."""
     if isinstance(shape, list):
-        return [_inlined(each, parts) for each in shape]
+        return [inlined(each, parts) for each in shape]
     if not isinstance(shape, dict):
         return shape
     if "$ref" in shape:
-        return _inlined(parts[shape["$ref"].rpartition("/")[2]], parts)
+        return inlined(parts[shape["$ref"].rpartition("/")[2]], parts)
     return {
-        name: _inlined(value, parts)
+        name: inlined(value, parts)
         for name, value in shape.items()
         if not (name == "title" and isinstance(value, str)) and not (name == "default" and not value)
     }

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, FailFast, Field, PlainValidator, StrictStr, ValidationInfo, WithJsonSchema
 
+from accountant.ledger.families.records import LONGEST_REASON, Why
 from accountant.ledger.families.windows import BLOCKS_PATTERN, check_words
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import (
@@ -112,6 +113,16 @@ Pair = Annotated[
 ]
 
 
+ONE_LINE = r"[^\x00-\x1f\x7f\u2028\u2029]"
+_REASON = {"type": "string", "minLength": 1, "maxLength": LONGEST_REASON, "pattern": rf"^(?=.*\S){ONE_LINE}*$"}
+Reason = Annotated[
+    StrictStr,
+    AfterValidator(lambda reason: Why("door", reason).reason),
+    WithJsonSchema(
+        {"type": "string", "minLength": 1, "maxLength": LONGEST_REASON, "pattern": rf"^(?=.*\S){ONE_LINE}*$"}
+    ),
+    Field(description="why; it stays in the ledger permanently"),
+]
 Texts = Annotated[tuple[Text, ...], FailFast(), Field(max_length=MOST_ITEMS)]
 Pairs = Annotated[tuple[Pair, ...], FailFast(), Field(max_length=MOST_ITEMS)]
 

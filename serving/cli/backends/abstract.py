@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from accountant.access.grants import Grant
     from dpserve_verify.audit.tree_of_entries import Report as AuditReport
     from dpserve_verify.certificates.bundle import Bundle
     from dpserve_verify.keys.trust import PublicKeys
     from dpserve_verify.log.seen_checkpoints import Growth
     from models.store.loading import VerifiedModel
     from models.worth.report import Report
+    from serving.operations import A, Operation, P
     from serving.wire.list_parts import Part
 
 Body: TypeAlias = dict[str, Any]  # one JSON object, with the keys of the REST answer
@@ -90,54 +90,6 @@ class Datasets(ABC):
             BudgetRefused: It does not fit into what is left.
             InputError: It protects another unit than the dataset, or was charged before.
         """
-
-
-class Notes(ABC):
-    """Notes and tags of datasets and models."""
-
-    @abstractmethod
-    def show(self, kind: str, name: str) -> Body:
-        """Return the note: `dataset` or `model`, which `kind` says, `text` and `tags`. Raises UnknownName."""
-
-    @abstractmethod
-    def change(self, kind: str, name: str, text: str | None, tags: Sequence[str] | None) -> Body:
-        """Put another text or other tags in the place of those that are there, and return the note.
-
-        Args:
-            kind: `dataset` or `model`.
-            name: Its name.
-            text: The note; None leaves it as it is.
-            tags: The tags; None leaves them as they are.
-
-        Raises:
-            UnknownName: There is no such dataset or model.
-            InputError: No note may hold this.
-        """
-
-
-class Grants(ABC):
-    """Grants and tokens."""
-
-    @abstractmethod
-    def list_part(self, part: Part, principal: str | None) -> Body:
-        """Return `grants`, of those that there ever were, or of one principal, and `next`."""
-
-    @abstractmethod
-    def add(self, principal: str, make: Callable[[str], list[Grant]]) -> list[Body]:
-        """Enter grants, and return them.
-
-        Args:
-            principal: Who gets them: a principal, or the name of a token.
-            make: Returns the grants, of the principal's full name.
-        """
-
-    @abstractmethod
-    def revoke(self, number: int, reason: str) -> tuple[Body, Body]:
-        """End a grant. Returns it as it was, with what stops with it, and as it is now."""
-
-    @abstractmethod
-    def list_tokens(self, part: Part) -> Body:
-        """Return `tokens`, of those that there ever were, without their secrets, and `next`."""
 
 
 class Jobs(ABC):
@@ -423,6 +375,10 @@ class Backend(ABC):
     def __init__(self, note: Note) -> None:
         self.note = note
 
+    @abstractmethod
+    def ask(self, asked: Operation[P, A], *arguments: P.args, **values: P.kwargs) -> A:
+        """Do what an operation says, here or at the server, and return its answer."""
+
     @property
     @abstractmethod
     def bundles(self) -> Bundles:
@@ -432,11 +388,6 @@ class Backend(ABC):
     @abstractmethod
     def datasets(self) -> Datasets:
         """Return the backend's part for datasets and budgets."""
-
-    @property
-    @abstractmethod
-    def grants(self) -> Grants:
-        """Return the backend's part for grants and tokens."""
 
     @property
     @abstractmethod
@@ -457,11 +408,6 @@ class Backend(ABC):
     @abstractmethod
     def models(self) -> Models:
         """Return the backend's part for released models."""
-
-    @property
-    @abstractmethod
-    def notes(self) -> Notes:
-        """Return the backend's part for notes and tags."""
 
     @property
     @abstractmethod

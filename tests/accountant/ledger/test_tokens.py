@@ -10,6 +10,7 @@ from accountant.access import grants, tokens
 from accountant.access.grants import Access
 from accountant.errors import NameTaken, UnknownName
 from dpserve_verify.errors import InputError
+from serving.operations.grants import TokenAnswer
 from serving.process.tokens import bearer, digest, good_bearers, new_token
 
 
@@ -110,6 +111,6 @@ def test_one_header_of_one_form_counts(values, found):
 
 def test_json_holds_no_secret(home):
     secret, token = new_token(home, "shop", ["audit", "predict"])
-    body = json.dumps(token.to_json())
+    body = json.dumps(TokenAnswer.of_token(token).to_json())
     assert secret not in body
     assert json.loads(body)["scopes"] == ["predict", "audit"]

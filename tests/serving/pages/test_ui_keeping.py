@@ -20,9 +20,10 @@ from accountant.keys import opening
 from accountant.ledger.archive import archived
 from dpserve_verify.privacy.budget import Budget, Relation
 from serving.cli.app import run
+from serving.operations import notes
+from serving.operations.doors import doors
 from serving.process.tokens import new_token
 from serving.process.watch import audit_runs
-from serving.rest import notes
 from training.datasets.datasets import register
 from training.datasets.drafts import steps
 from training.datasets.drafts.drafts import Drafts
@@ -68,7 +69,10 @@ def test_notes_and_tags_are_written_and_what_is_over_is_archived(site, thing, na
     assert "&lt;b&gt;for the" in site.page(at).text
     assert re.search(f"{name}( @1)? board 2026", words(site.page(f"/ui/{thing}")))
     assert site.send(f"{at}/note", scope, text="", tags="<").status_code == 400
-    over_rest, rest = f"/v1/{thing}/{name}/note", Site(site.home, notes.DOORS)  # with the rights of the page
+    over_rest, rest = (
+        f"/v1/{thing}/{name}/note",
+        Site(site.home, doors(*notes.OPERATIONS)),
+    )  # by the rights of the page
     note = {kind: name, "text": "<b>for the\nboard</b>", "tags": ["board", "2026"]}
     assert rest.bear(site.secrets["train"], "GET", over_rest).json() == note
     assert rest.bear(site.secrets["train"], "PUT", over_rest, json={"tags": []}).status_code == 403

@@ -17,6 +17,8 @@ from accountant.home import Home
 from dpserve import types
 from dpserve_verify.errors import InputError
 from serving.app import DOORS
+from serving.operations.grants import GrantRequest, Revocation
+from serving.operations.notes import NoteRequest
 from serving.rest.openapi import openapi
 from training.requests import EvaluationRequest, JobRequest, ProfileRequest, QueryRequest, ScheduleRequest
 from training.requests.base import json_schema, request_fields
@@ -30,6 +32,9 @@ BASES = {
     ProfileRequest: {"dataset": "adult", "epsilon": "0.5"},
     QueryRequest: {"dataset": "adult", "select": "select count(*) from adult"},
     RegistrationRequest: {"name": "adult"},
+    GrantRequest: {"principal": "ana", "scope": "train", "on": "everything"},
+    Revocation: {"reason": "left"},
+    NoteRequest: {},
 }
 DOOR = {
     "/v1/jobs": JobRequest, "/v1/plans": JobRequest, "/v1/schedules": ScheduleRequest,

@@ -5,7 +5,10 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from accountant.home import Home
 from serving.cli.backends.abstract import Backend
+from serving.cli.backends.user import require_access
+from serving.operations import A, Caller, Operation, P, at_home
 
 if TYPE_CHECKING:
     from serving.cli.backends import abstract
@@ -13,6 +16,11 @@ if TYPE_CHECKING:
 
 class HomeBackend(Backend):
     """The home that DPSERVE_HOME names, or the one in its usual place: rows, keys and ledger are here."""
+
+    def ask(self, asked: Operation[P, A], *arguments: P.args, **values: P.kwargs) -> A:
+        """Do what an operation says, for this user, with the files of the home."""
+        home = Home.open()
+        return at_home(asked, Caller(home, require_access(home)), *arguments, **values)
 
     @cached_property
     def bundles(self) -> abstract.Bundles:
@@ -27,13 +35,6 @@ class HomeBackend(Backend):
         from serving.cli.backends.home.datasets import HomeDatasets
 
         return HomeDatasets()
-
-    @cached_property
-    def grants(self) -> abstract.Grants:
-        """Return the backend's part for grants and tokens."""
-        from serving.cli.backends.home.grants import HomeGrants
-
-        return HomeGrants()
 
     @cached_property
     def jobs(self) -> abstract.Jobs:
@@ -62,13 +63,6 @@ class HomeBackend(Backend):
         from serving.cli.backends.home.models import HomeModels
 
         return HomeModels()
-
-    @cached_property
-    def notes(self) -> abstract.Notes:
-        """Return the backend's part for notes and tags."""
-        from serving.cli.backends.home.notes import HomeNotes
-
-        return HomeNotes()
 
     @cached_property
     def schedules(self) -> abstract.Schedules:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from serving.cli.backends.abstract import Backend, Note
 from serving.cli.backends.choice import ServerAddress
 from serving.cli.backends.server.connection import Connection
+from serving.operations import A, Operation, P, to_request
 
 if TYPE_CHECKING:
     from serving.cli.backends import abstract
@@ -25,6 +26,11 @@ class ServerBackend(Backend):
         super().__init__(note)
         self.connection = Connection(address, note)
 
+    def ask(self, asked: Operation[P, A], *arguments: P.args, **values: P.kwargs) -> A:
+        """Ask the server, by the method and the path of the operation."""
+        with self.connection.asking() as service:
+            return asked.answer.of(service.ask(*to_request(asked, values), again=asked.is_repeatable))
+
     @cached_property
     def bundles(self) -> abstract.Bundles:
         """Return the backend's part for the files of one model."""
@@ -38,13 +44,6 @@ class ServerBackend(Backend):
         from serving.cli.backends.server.datasets import ServerDatasets
 
         return ServerDatasets(self.connection)
-
-    @cached_property
-    def grants(self) -> abstract.Grants:
-        """Return the backend's part for grants and tokens."""
-        from serving.cli.backends.server.grants import ServerGrants
-
-        return ServerGrants(self.connection)
 
     @cached_property
     def jobs(self) -> abstract.Jobs:
@@ -73,13 +72,6 @@ class ServerBackend(Backend):
         from serving.cli.backends.server.models import ServerModels
 
         return ServerModels(self.connection)
-
-    @cached_property
-    def notes(self) -> abstract.Notes:
-        """Return the backend's part for notes and tags."""
-        from serving.cli.backends.server.notes import ServerNotes
-
-        return ServerNotes(self.connection)
 
     @cached_property
     def schedules(self) -> abstract.Schedules:
