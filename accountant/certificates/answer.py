@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from accountant.certificates.profile import KeyForm, Real, TableForm
 from accountant.certificates.statement import counted_rows, part_to_json
-from accountant.certificates.statement_kind import Stated, StatementKind
+from accountant.certificates.statement_kind import StatementKind
 from accountant.certificates.worth import Whole
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import Request
@@ -88,7 +88,7 @@ class AnswerStatement(Form):
     predicate: AnswerPredicate
 
 
-Answer = Stated[AnswerPredicate]
+Answer = stated.Stated[AnswerPredicate]
 
 
 class AnswerKind(StatementKind[AnswerPredicate]):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from accountant.certificates.statement import counted_rows, part_to_json
-from accountant.certificates.statement_kind import Stated, StatementKind
+from accountant.certificates.statement_kind import StatementKind
 from accountant.certificates.worth import Whole
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import Request
@@ -176,7 +176,7 @@ class Counted:
     figures: Mapping[str, Any]
 
 
-Profile = Stated[ProfilePredicate]
+Profile = stated.Stated[ProfilePredicate]
 
 
 class ProfileKind(StatementKind[ProfilePredicate]):

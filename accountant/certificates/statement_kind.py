@@ -7,10 +7,8 @@ A new kind is one subclass, with the form of its statement beside it, and its li
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic
 
 from accountant.certificates.statement import claim_to_json, implementation
 from accountant.errors import UnknownName
@@ -18,47 +16,13 @@ from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import Request
 from accountant.privacy.claims import claim
 from dpserve_verify.certificates import sentences
-from dpserve_verify.certificates.headline import headline_of, parts_of
 from dpserve_verify.certificates.predicate import STATEMENT_LIMIT, STATEMENT_TYPE, read_as
-from dpserve_verify.certificates.stated import Rule, verify_stated
+from dpserve_verify.certificates.stated import Predicate, Rule, Stated, verify_stated
 from dpserve_verify.formats import canonical, forms
 from dpserve_verify.formats.forms import Form
 from dpserve_verify.keys import dsse
 from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.privacy.events import Plan
-
-Predicate = TypeVar("Predicate", bound=Any)  # has rows, claim, mechanisms and ledger
-
-
-@dataclass(frozen=True)
-class Stated(Generic[Predicate]):
-    """A statement that was verified. Only `StatementKind.verify` makes it.
-
-    Attributes:
-        statement: as JSON.
-        form: its predicate, by name.
-        name: of what it is about.
-        sha256: of the file that it is about.
-        entry: the index of the entry that binds it.
-    """
-
-    statement: Mapping[str, Any]
-    form: Predicate
-    name: str
-    sha256: str
-    epsilon: Decimal
-    delta: Decimal
-    entry: int
-
-    @property
-    def headline(self) -> tuple[Decimal, Decimal]:
-        """Return what one who has the statement has of one unit, epsilon and delta."""
-        return headline_of(self.form.rows, self.epsilon, self.delta)
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Say what the headline is the sum of, as `headline.parts_of`."""
-        return parts_of(self.form.rows, self.epsilon, self.delta)
 
 
 class StatementKind(Generic[Predicate]):
@@ -143,8 +107,7 @@ class StatementKind(Generic[Predicate]):
             body, stated = self.read(payload)
             return body, stated.predicate
 
-        found = verify_stated(envelope, proof, trust, read, about)
-        return Stated(found.statement, found.form, found.name, found.sha256, found.epsilon, found.delta, found.entry)
+        return verify_stated(envelope, proof, trust, read, about)
 
     def open(self, place: Path, trust: PublicKeys) -> tuple[bytes, bytes, Stated[Predicate]]:
         """Read the statement of a job from its folder in a home. Return its envelope, its proof, and what was verified.

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from accountant.certificates.statement import counted_rows
-from accountant.certificates.statement_kind import Stated, StatementKind
+from accountant.certificates.statement_kind import StatementKind
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import Request
 from dpserve_verify.certificates import stated
@@ -192,7 +192,7 @@ class Measured:
     seen_by_bins: Sequence[int] = ()
 
 
-Worth = Stated[WorthPredicate]
+Worth = stated.Stated[WorthPredicate]
 
 
 class WorthKind(StatementKind[WorthPredicate]):

@@ -229,10 +229,10 @@ class Replay:
             raise LedgerInvalid(f"job {value['reservation']}: is {job.state}, must be committed")
         if job.issued is not None:
             raise LedgerInvalid(f"job {value['reservation']}: was issued before, as entry {job.issued}")
-        if value["name"] != job.model:
-            raise LedgerInvalid(f"name={value['name']!r:.80}: must be {job.model}")
         makes = job.kind is JobKind.TRAINING
         require(makes, f"job {value['reservation']}: {job.kind.value}, and makes no model")
+        if value["name"] != job.model:
+            raise LedgerInvalid(f"name={value['name']!r:.80}: must be {job.model}")
         job.issued = seq
         self.issued.add(seq)
         self.models[seq] = job.model, bytes.fromhex(value["model"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from dpserve_verify.certificates import sentences
 from dpserve_verify.certificates.certificate import digest, in_log, recompute
@@ -108,19 +108,30 @@ ANSWER = Rule("answer", "answer", "https://dpserve/query-answer/v1", "profiled")
 RULES = {rule.url: rule for rule in (PROFILE, ANSWER, WORTH)}
 
 
-@dataclass(frozen=True)
-class Bound:
-    """A statement that was verified: what it says, as JSON and by name, what it is about, its price, and the index of
-    the entry that binds it."""
+Predicate = TypeVar("Predicate", bound=Any)  # has rows, claim, mechanisms and ledger
 
-    rule: Rule
+
+@dataclass(frozen=True)
+class Stated(Generic[Predicate]):
+    """A statement that was verified. Only `verify_stated` makes it.
+
+    Attributes:
+        statement: as JSON.
+        form: its predicate, by name.
+        name: of what it is about.
+        sha256: of the file that it is about.
+        entry: the index of the entry that binds it.
+        rule: of its kind.
+    """
+
     statement: Mapping[str, Any]
-    form: Any
+    form: Predicate
     name: str
     sha256: str
     epsilon: Decimal
     delta: Decimal
     entry: int
+    rule: Rule
 
     @property
     def headline(self) -> tuple[Decimal, Decimal]:
@@ -162,7 +173,7 @@ def _only(form: type[Form], value: Mapping[str, Any]) -> dict[str, Any]:
 
 def verify_stated(
     envelope: bytes, proof: str, trust: PublicKeys, read: Reader = read_priced, about: bytes | None = None
-) -> Bound:
+) -> Stated[Any]:
     """Verify the signature by a pinned issuer key, the claim, the place in the log, the entry that binds it; and, where
     the file that it is `about` is at hand, that these are its bytes.
 
@@ -195,7 +206,7 @@ def verify_stated(
     }
     in_log(parsed, expected, predicate.ledger.origin, trust, "statement")
     name, sha256 = subject.name, subject.digest.sha256
-    return Bound(rule, body, predicate, name, sha256, epsilon, delta, parsed.index)
+    return Stated(body, predicate, name, sha256, epsilon, delta, parsed.index, rule)
 
 
 def rule_of(body: Mapping[str, Any]) -> Rule:

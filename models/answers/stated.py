@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from accountant.certificates.statement_kind import Stated
-from dpserve_verify.certificates.stated import ANSWER
+from dpserve_verify.certificates.stated import ANSWER, Stated
 from dpserve_verify.errors import CertificateInvalid, InputError
 from models.answers.question import Condition
 from models.answers.sql import read_question

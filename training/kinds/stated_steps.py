@@ -18,13 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.access import key_life
-from accountant.certificates.statement_kind import Stated, StatementKind
+from accountant.certificates.statement_kind import StatementKind
 from accountant.errors import BudgetRefused, JobFailed
 from accountant.home import Home
 from accountant.ledger import evaluations
 from accountant.ledger.families.records import Job, Request
 from accountant.system.traces import span
 from dpserve_verify.certificates.certificate import digest
+from dpserve_verify.certificates.stated import Stated
 from dpserve_verify.errors import LedgerInvalid
 from dpserve_verify.keys import dsse
 from dpserve_verify.privacy.events import Plan

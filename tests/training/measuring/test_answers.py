@@ -14,9 +14,9 @@ from counted import make_home, spent
 from accountant.audit.audit import audit_home
 from accountant.certificates.answer import ANSWER
 from accountant.certificates.profile import PROFILE
-from accountant.certificates.statement_kind import Stated
 from accountant.errors import BudgetRefused, UnknownName
 from accountant.ledger.families.records import HOLDOUT
+from dpserve_verify.certificates.stated import Stated
 from dpserve_verify.errors import CertificateInvalid, InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse
@@ -162,7 +162,7 @@ def test_whatever_is_changed_in_the_statement_is_found(home):
         body, predicate = ANSWER.read(payload)
         if problem is not None:
             with pytest.raises(CertificateInvalid, match=problem):
-                released_by_answer(Stated(body, predicate.predicate, "two", "", Decimal(1), Decimal(0), 0))
+                released_by_answer(Stated(body, predicate.predicate, "two", "", Decimal(1), Decimal(0), 0, ANSWER.rule))
 
 
 def test_what_cannot_be_answered_is_refused_before_it_costs(home):

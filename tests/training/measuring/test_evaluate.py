@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from accountant.audit.audit import audit_home
-from accountant.certificates.statement_kind import Stated
 from accountant.certificates.worth import WORTH, figure
 from accountant.errors import BudgetRefused, IdempotencyConflict, JobFailed, UnknownName, WrongState
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.families.records import HOLDOUT, NewPeople
+from dpserve_verify.certificates.stated import Stated
 from dpserve_verify.errors import CertificateInvalid, DpserveError, InputError, LedgerInvalid
 from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse
@@ -133,14 +133,16 @@ def test_the_statement_is_verified_by_itself_and_whatever_is_changed_is_found(ho
         WORTH.verify(again, text, home.trust)
     _, stated = WORTH.read(canonical.encode(forged, 1 << 19))
     with pytest.raises(CertificateInvalid, match="do not follow from the counts"):
-        check(Stated(forged, stated.predicate, "adult", "", Decimal(1), Decimal(0), 0))
+        check(Stated(forged, stated.predicate, "adult", "", Decimal(1), Decimal(0), 0, WORTH.rule))
     form, layout = found.form, layout_of(evaluate.open_model(home, "adult").ensemble)
     ratio = np.exp(-0.5)  # at epsilon .5 a record moves one count by one
     for variance, is_honest in ((2 * ratio / (1 - ratio) ** 2, True), (float(form.histogram.variance) / 4, False)):
         forged = json.loads(dsse.parse(envelope).payload)  # every figure follows from the variance that is stated
         forged["predicate"]["histogram"]["variance"] = figure(float(variance))
         forged["predicate"]["metrics"] = figures(layout, form.histogram.counts, float(variance), 1)
-        stated = Stated(forged, WORTH.read(canonical.encode(forged, 1 << 19))[1].predicate, "adult", "", *[0] * 3)
+        stated = Stated(
+            forged, WORTH.read(canonical.encode(forged, 1 << 19))[1].predicate, "adult", "", *[0] * 3, WORTH.rule
+        )
         with nullcontext() if is_honest else pytest.raises(CertificateInvalid, match="the noise of the mechanism"):
             check(stated)
     wrong = proof.decode().replace("index ", "index 1")
@@ -174,7 +176,11 @@ def test_figures_by_group_are_released_at_once_for_the_same_price(home, tmp_path
     gap = next(each for each in forged["predicate"]["metrics"] if each["metric"] == "selection_rate_gap")
     gap["groups"] = ["Male", "Female"]
     with pytest.raises(CertificateInvalid, match="do not follow from the counts"):
-        check(Stated(forged, WORTH.read(canonical.encode(forged, 1 << 19))[1].predicate, "adult", "", *[0] * 3))
+        check(
+            Stated(
+                forged, WORTH.read(canonical.encode(forged, 1 << 19))[1].predicate, "adult", "", *[0] * 3, WORTH.rule
+            )
+        )
     age = job.measure(home, asked("0.25", group="age"), by="test")["worth"]
     names = ["up to 30", "above 30, up to 50", "above 50", "missing"]
     assert age["histogram"]["groups"]["names"] == names

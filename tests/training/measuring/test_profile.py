@@ -11,10 +11,10 @@ from counted import make_home, spent
 
 from accountant.audit.audit import audit_home
 from accountant.certificates.profile import PROFILE
-from accountant.certificates.statement_kind import Stated
 from accountant.errors import BudgetRefused, UnknownName, WrongState
 from accountant.ledger.families.records import HOLDOUT
 from dpserve_verify.audit.replay import Replay
+from dpserve_verify.certificates.stated import Stated
 from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid
 from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse
@@ -108,7 +108,7 @@ def test_whatever_is_changed_in_the_statement_is_found(home):
             PROFILE.verify(dsse.sign(payload, signer), text, home.trust)
         body, stated = PROFILE.read(payload)
         with pytest.raises(CertificateInvalid, match=problem):
-            check(Stated(body, stated.predicate, "two", "", Decimal(1), Decimal(0), 0))
+            check(Stated(body, stated.predicate, "two", "", Decimal(1), Decimal(0), 0, PROFILE.rule))
     check(found)
 
 
@@ -205,7 +205,7 @@ def test_the_auditor_refuses_what_the_ledger_would(home):
     replay = Replay(home.trust)
     for number, value in enumerate(bodies[:-1]):
         replay.read(number, canonical.encode(value))
-    issued = {**bodies[-1], "type": "issued", "model": ledgers.hexes("m"), "name": ""}
+    issued = {**bodies[-1], "type": "issued", "model": ledgers.hexes("m"), "name": "adult"}
     del issued["dataset"]
     with pytest.raises(LedgerInvalid, match="makes no model"):
         replay.read(len(bodies) - 1, canonical.encode(issued))

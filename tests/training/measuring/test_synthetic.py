@@ -17,11 +17,11 @@ import pytest
 
 from accountant.audit.audit import audit_home
 from accountant.certificates.profile import PROFILE
-from accountant.certificates.statement_kind import Stated
 from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace
+from dpserve_verify.certificates.stated import Stated
 from dpserve_verify.errors import CertificateInvalid, InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse
@@ -405,5 +405,5 @@ def test_a_killed_run_is_paid_and_gone_on_with_and_a_changed_choice_is_found(hom
             del part[path[-1]]
         body, read = PROFILE.read(canonical.encode(forged, 1 << 19))
         with pytest.raises(CertificateInvalid, match="figures|counts"):
-            check(Stated(body, read.predicate, "all", "", Decimal(1), Decimal(0), 0))
+            check(Stated(body, read.predicate, "all", "", Decimal(1), Decimal(0), 0, PROFILE.rule))
     check(found)

@@ -9,8 +9,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from accountant.certificates.answer import ANSWER
-from accountant.certificates.statement_kind import Stated
+from accountant.certificates.answer import ANSWER, Answer
 from accountant.home import Home
 from accountant.ledger.families.block_rows import require_kept
 from accountant.ledger.families.job_kinds import Profile
@@ -118,7 +117,7 @@ def statement_file(home: Home, seq: int) -> Path:
     return home.profiles / str(seq) / kind_at(home, seq).envelope_file
 
 
-def answer_of(home: Home, seq: int, select: str | None = None) -> tuple[bytes, bytes, Stated[Any], dict[str, Any]]:
+def answer_of(home: Home, seq: int, select: str | None = None) -> tuple[bytes, bytes, Answer, dict[str, Any]]:
     """Return the envelope and the proof of a finished answer or profile, what it says, verified, and the table of a
     query that follows from it, for programs: its own when `select` is left out. UnknownName where there is no such
     statement, InputError where the query does not follow from it.
@@ -139,7 +138,7 @@ def answer_of(home: Home, seq: int, select: str | None = None) -> tuple[bytes, b
     return envelope, proof, stated, answer_to_json(seq, stated, table)
 
 
-def answer_to_json(seq: int, stated: Stated[Any], table: Table) -> dict[str, Any]:
+def answer_to_json(seq: int, stated: Answer, table: Table) -> dict[str, Any]:
     """Return a table for programs, with the statement that it follows from."""
     form = stated.form
     return {
