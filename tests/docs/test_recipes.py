@@ -273,7 +273,7 @@ WALKS = {
         7: (
             "training/kinds/registry.py",
             ("    Profile: ProfileSteps,\n", "    Profile: ProfileSteps,\n    Count: CountSteps,\n"),
-            ("import Contribution, Evaluation, JobKind", "import Contribution, Count, Evaluation, JobKind"),
+            ("import Evaluation, JobKind", "import Count, Evaluation, JobKind"),
             (
                 "from training.kinds.job_steps",
                 "from training.kinds.count_steps import CountSteps\nfrom training.kinds.job_steps",
