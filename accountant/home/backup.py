@@ -28,7 +28,7 @@ from accountant.log.entries import latest_checkpoint
 from accountant.log.last_seen import HighWater
 from accountant.store import engines
 from accountant.store.store import Store, Tree, size, stream
-from accountant.store.tables import META, block_table, checkpoint_table, dataset_table
+from accountant.store.tables import META, block_table, dataset_table
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.log.notes import parse_checkpoint
 from dpserve_verify.log.proofs import parse_proof
@@ -172,17 +172,13 @@ def _write(source: Path, target: Path) -> str:
 
 
 def _copy_rows(source: Connection, target: Store) -> None:
-    """Copy every row of every table, in one transaction. Checkpoints of before 0008 say no kinds, which means none that
-    a later version added (`version_fence`); what is written says so.
-    """
+    """Copy every row of every table, in one transaction."""
     with target.writing() as connection:
         engines.disable_timeout(connection)
         for table in META.sorted_tables:
             batch: list[dict[str, Any]] = []
             for row in stream(source, select(table)):
                 batch.append(dict(row._mapping))
-                if table is checkpoint_table and batch[-1]["kinds"] is None:
-                    batch[-1]["kinds"] = 0
                 if len(batch) == BATCH:
                     connection.execute(insert(table), batch)
                     batch = []

@@ -23,13 +23,13 @@ node_table = Table(
     Column("idx", LONG, primary_key=True, autoincrement=False),
     Column("hash", LargeBinary, nullable=False),
 )
-# `kinds`: the place of the newest kind of entry up to it (`version_fence`); none of before revision 0008.
+# `kinds`: the place of the newest kind of entry up to it (`version_fence`).
 checkpoint_table = Table(
     "checkpoint",
     META,
     Column("size", LONG, primary_key=True, autoincrement=False),
     Column("note", Text, nullable=False),
-    Column("kinds", Integer),
+    Column("kinds", Integer, nullable=False),
 )
 # A dataset's rows belong to one family or, where families were joined, to several. `families`: their ids, JSON. `last`:
 # of one that grew, how many blocks it has; `dropped`: of how many of them, from the first on, the rows are deleted.
@@ -76,7 +76,7 @@ analyst_table = Table(
 )
 # `owner` and `expires`: who holds the job, and until when without a word, by the database's clock (seconds since 1970).
 # `doubted`: when somebody first saw that this had passed. `waiting`: why a worker left a queued job for another.
-# `labels`: only of jobs of commit 44b969b. `trace`: the span that asked for it, where traces are on.
+# `trace`: the span that asked for it, where traces are on.
 job_table = Table(
     "job",
     META,
@@ -96,7 +96,6 @@ job_table = Table(
     Column("total", Integer, nullable=False),
     Column("doubted", Float),
     Column("waiting", String(16)),
-    Column("labels", String(600)),
     Column("trace", String(55)),
     Index("job_state", "state"),
     Index("job_dataset", "dataset", "seq"),

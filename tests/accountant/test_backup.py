@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -55,7 +54,6 @@ def test_a_home_that_has_everything_comes_back_whole(old, tmp_path, kind):
     if kind == "postgresql":
         import postgres
 
-        shutil.copy(old.parent / "ledger.postgres.sql", tmp_path)
         environment["DPSERVE_LEDGER_URL"] = postgres.server().fresh()
         there["DPSERVE_LEDGER_URL"] = postgres.server().fresh()
         baseline.copy_into(environment["DPSERVE_LEDGER_URL"], path)

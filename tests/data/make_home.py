@@ -1,13 +1,10 @@
-"""Make the home that `home.tar.xz` beside it holds, with the code of the baseline (commit 44b969b).
+"""Make the home that `home-0.3.0.tar.xz` beside it holds, with the code of version 0.3.0.
 
-    git worktree add --detach OLD 44b969b
-    PYTHONPATH=OLD:OLD/tests/helpers python tests/data/make_home.py WORK
+    PYTHONPATH=.:tests/helpers python tests/data/make_home.py WORK
 
 WORK is a new folder. It ends with `home/` (keys, ledger, models, packed rows) and the rows that were registered, as
-`people.csv` and so on. `ledger.postgres.sql` was added: `pg_dump --schema-only --no-owner` of the tables that the same
-code makes in PostgreSQL. Packed without `prices/`, `logs/` and locks:
-`tar --owner 0 --group 0 --sort name -C WORK -cf - . | xz -9e > home.tar.xz`.
-The ledger holds every kind of entry that the commands of that commit write, but for turns and aggregators.
+`people.csv` and so on, and is packed as `WORK.tar.xz` without logs and locks. A later version adds a file of its own
+beside it, and never changes this one. The ledger holds nearly every kind of entry that the commands write.
 """
 
 from __future__ import annotations
@@ -18,10 +15,12 @@ import os
 import random
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 WORK = Path(sys.argv[1]).resolve()
 HOME = WORK / "home"
+LEFT_OUT = ("home/logs/", "home/run/", "xdg/")
 SCHEMA = """\
 target: {name: sick, classes: ["no", "yes"]}
 records: 300
@@ -40,7 +39,7 @@ features:
 
 
 def dpserve(*arguments: str) -> str:
-    """Run one command of the old version; return what it prints."""
+    """Run one command; return what it prints."""
     start = "import sys; from serving.cli.app import main; sys.argv[0] = 'dpserve'; sys.exit(main())"
     environment = {**os.environ, "DPSERVE_HOME": str(HOME), "NO_COLOR": "1", "DPSERVE_PRINCIPAL": "cli:ana"}
     done = subprocess.run(
@@ -221,11 +220,11 @@ def govern() -> None:
 def queue() -> None:
     """Queue three jobs: one is cancelled, one is started by a process that dies, one waits for the next version."""
     from accountant.home import Home
-    from training import job
-    from training.plans import Asked
+    from training.jobs import job
+    from training.requests import JobRequest
 
     home = Home.open({"DPSERVE_HOME": str(HOME)})
-    asked = Asked("people", "lazybb", "0.25", None, {"rounds": 2}, "queued")
+    asked = JobRequest("people", "lazybb", "0.25", parameters={"rounds": 2}, model="queued")
     jobs = [job.submit(home, asked, by="token:shop", key=f"key-{number}").seq for number in range(3)]
     dpserve("job", "cancel", str(jobs[0]))
     home.ledger.start(jobs[1], "another host:1:2:3", 60.0)
@@ -238,7 +237,7 @@ def ask_owners() -> None:
     import owners
 
     from accountant.home import Home
-    from training.local import campaigns
+    from local.campaign import campaigns
 
     home = Home.open({"DPSERVE_HOME": str(HOME)})
     owners.asking(WORK, home, 20, name="survey")
@@ -257,6 +256,17 @@ def main() -> None:
         step()
     dpserve("ledger", "audit")
     dpserve("model", "list")
+    with tarfile.open(f"{WORK}.tar.xz", "w:xz", preset=9) as packed:
+        for path in sorted(WORK.rglob("*")):
+            name = path.relative_to(WORK).as_posix()
+            if path.is_file() and not name.startswith(LEFT_OUT) and not name.endswith(".lock"):
+                packed.add(path, name, filter=_of_nobody)
+
+
+def _of_nobody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
 
 
 main()

@@ -435,8 +435,7 @@ def test_the_recipe_of_a_database_names_every_file_that_knows_which_it_is():
     assert files[-2:] == ["pyproject.toml", "tests/helpers/postgres.py"]
     sources = [path for room in ROOMS for path in (ROOT / room).rglob("*.py")]
     asks = {path.relative_to(ROOT).as_posix() for path in sources if "dialect.name" in path.read_text("utf-8")}
-    others = {"accountant/store/migrations/versions/0008_version_fence.py"}  # which stands in the same line
-    others |= {f"training/rows/sources/{name}.py" for name in ("sql", "catalogs")}  # rows, read once
+    others = {f"training/rows/sources/{name}.py" for name in ("sql", "catalogs")}  # rows, read once
     assert asks - others == set(files[:-2])
     assert "postgresql+psycopg://" in FORMS
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]

@@ -1,4 +1,4 @@
-"""A home that the code of the baseline, commit 44b969b, made: `tests/data/make_home.py` says how, and what is in it."""
+"""A home that version 0.3.0 made: `tests/data/make_home.py` says how, and what is in it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import sqlite3
 import tarfile
 from pathlib import Path
 
-from sqlalchemy import create_engine, insert, text
+from sqlalchemy import insert
 
+from accountant.store.store import Store
 from accountant.store.tables import META
 
-PACKED = Path(__file__).resolve().parents[1] / "data" / "home.tar.xz"
+PACKED = Path(__file__).resolve().parents[1] / "data" / "home-0.3.0.tar.xz"
 MODELS = ("bdpe", "cost", "ebm", "fixed", "forest", "lazybb", "lazybb-tree", "survey", "tuned")
-QUEUED = 93  # the job that waits to be run
+QUEUED = 94  # the job that waits to be run
 
 
 def unpack(folder: Path) -> Path:
@@ -27,15 +28,14 @@ def unpack(folder: Path) -> Path:
 
 
 def copy_into(url: str, home: Path) -> None:
-    """Fill an empty PostgreSQL database: the tables as the baseline made them there (pg_dump), the rows of the home."""
-    engine = create_engine(url)
-    with engine.begin() as connection, sqlite3.connect(home / "ledger.db") as ledger:
-        connection.connection.driver_connection.execute((home.parent / "ledger.postgres.sql").read_text())
-        connection.execute(text("INSERT INTO alembic_version VALUES ('0007')"))
-        there = {name for (name,) in ledger.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    """Fill an empty PostgreSQL database with the rows of the home's ledger."""
+    database = Store(url)
+    database.create()
+    with database.writing() as connection, sqlite3.connect(home / "ledger.db") as ledger:
         ledger.row_factory = sqlite3.Row
-        for table in (table for table in META.sorted_tables if table.name in there):
+        for table in META.sorted_tables:
             rows = [dict(row) for row in ledger.execute(f"SELECT * FROM {table.name}")]
-            connection.execute(insert(table), rows)
-    engine.dispose()
+            if rows:
+                connection.execute(insert(table), rows)
+    database.close()
     (home / "ledger.db").unlink()

@@ -48,8 +48,6 @@ def said(capsys, *arguments: str) -> tuple[int, str]:
 def test_one_dataset_without_its_folder_fails_no_list(path, tmp_path, capsys):
     home = Home.open({"DPSERVE_HOME": str(path)})
     lost = home.datasets / home.ledger.dataset(LOST).registration.commitment
-    weekly = {"dataset": LOST, "blocks": "last:1", "learner": "ebm", "epsilon": "0.01"}
-    add(home, make_schedule(home, "weekly", "week", weekly, "cli:ana", 0, token=None))
     lost.rename(tmp_path / "away")
     add(home, make_schedule(home, "sound", "day", {"dataset": "people", **ASKED}, "cli:ana", 0, token=None))
     problem = f"rows_unavailable: dataset={LOST}: its folder, datasets/{lost.name[:8]}..., is not in this home"
@@ -113,7 +111,7 @@ HELD = {
     "datasets": "eopl",
     "families": "AGAI",
     "models": "lazybb@",
-    "schedules": "y-1",
+    "schedules": "day",
     "tokens": "e1",
     "grants": "am-a",
 }

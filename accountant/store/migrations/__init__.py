@@ -15,8 +15,8 @@ from dpserve_verify.errors import InputError
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0009"
-KNOWN = ("0007", "0008", HEAD)  # 0001 to 0006 were never released
+HEAD = "0001"
+KNOWN: tuple[str, ...] = (HEAD,)  # from the baseline on, in order
 FOLDER = Path(__file__).parent
 
 
@@ -57,8 +57,9 @@ def require_current(connection: Connection) -> None:
 def _is_known(connection: Connection) -> str | None:
     found = revision(connection)
     if found is not None and found not in KNOWN:
-        other = "they were never released" if found < KNOWN[0] else "use a newer dpserve"
-        raise InputError(f"ledger: its tables are of revision {found}, this version knows {', '.join(KNOWN)}; {other}")
+        raise InputError(
+            f"ledger: its tables are of revision {found}, this version knows {', '.join(KNOWN)}; use a newer dpserve"
+        )
     return found
 
 

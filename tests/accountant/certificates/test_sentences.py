@@ -307,10 +307,10 @@ def test_who_draws_is_named_by_who_draws():
     ):  # fmt: skip
         release = Release("count rows per bin", mechanism.name, mechanism.norm, sensitivity, mechanism.event)
         assert is_wide(release) is wide
-        own, other = "dpserve 0.2.0: exact sampler", "opendp 0.16.0, asked by dpserve 0.2.0"
+        own, other = "dpserve 0.3.0: exact sampler", "opendp 0.16.0, asked by dpserve 0.3.0"
         for opendp, drawer in (("", own), ("0.16.0", other)):
             facts = sentences.facts_of(stated(Plan.of([release]), DATASETS["records"][0]))
-            facts = replace(facts, versions=("0.2.0", opendp))
+            facts = replace(facts, versions=("0.3.0", opendp))
             assert sentences.library_of(facts) == [drawer if wide else own]
     with pytest.raises(InputError, match="nobody is known to draw"):
         is_wide(Release("count rows per bin", "a new one", "l1", 1, PureDp(Decimal(1))))

@@ -1,11 +1,11 @@
-"""The baseline: the tables of version 0.2.0, which are those of commit 44b969b. Nothing older was ever released."""
+"""The baseline: the tables of version 0.3.0. No database of before is anywhere."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision = "0007", None
+revision, down_revision = "0001", None
 EVIDENCE = ("entry", "node", "checkpoint")
 LONG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite's INTEGER has 64 bits, and is the row's own number
 
@@ -32,7 +32,12 @@ def _evidence() -> None:
         _number("idx"),
         sa.Column("hash", sa.LargeBinary(), nullable=False),
     )
-    op.create_table("checkpoint", _number("size"), sa.Column("note", sa.Text(), nullable=False))
+    op.create_table(
+        "checkpoint",
+        _number("size"),
+        sa.Column("note", sa.Text(), nullable=False),
+        sa.Column("kinds", sa.Integer(), nullable=False),
+    )
 
 
 def _datasets() -> None:
@@ -93,7 +98,6 @@ def _jobs() -> None:
         sa.Column("total", sa.Integer(), nullable=False),
         sa.Column("doubted", sa.Float()),
         sa.Column("waiting", sa.String(16)),
-        sa.Column("labels", sa.String(600)),
         sa.Column("trace", sa.String(55)),
     )
     op.create_index("job_state", "job", ["state"])
@@ -123,6 +127,13 @@ def _access() -> None:
         sa.Column("revoked", LONG),
     )
     op.create_index("granted_principal", "granted", ["principal"])
+    op.create_table(
+        "schedule",
+        _number("seq"),
+        sa.Column("name", sa.String(64), nullable=False),
+        sa.Column("principal", sa.String(200), nullable=False),
+        *(sa.Column(name, LONG) for name in ("token", "job", "stopped", "ended")),
+    )
 
 
 def _certificates() -> None:
