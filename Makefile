@@ -26,6 +26,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-package dpserve-verify
 
+# What plugs in: a distribution each, in extensions/.
+EXTENSIONS := parties
+
 FULL := --extra train --extra serve --extra bento --extra sklearn --extra client --extra postgres --extra notebook
 IMAGE := --extra train --extra doors --extra client --extra postgres --extra notebook -c requirements/dev.txt
 
@@ -102,8 +105,9 @@ wheel: $(VENV)/dev.stamp ## Build what pip installs: dist/dpserve-VERSION-py3-no
 	@PYTHONPATH=. $(BIN)/python docs/reference.py serving/docs # what is made from the code
 	@$(BIN)/python -m build --wheel --no-isolation --outdir dist . > dist.log 2>&1 || { cat dist.log; exit 1; }
 	@$(BIN)/python -m build --wheel --no-isolation --outdir dist verify > dist.log 2>&1 || { cat dist.log; exit 1; }
-	@rm -rf build verify/build dist.log serving/docs training/datasets/drafts/sample
-	@echo "pip install $$(echo dist/dpserve_verify-*.whl) \"$$(echo dist/dpserve-*.whl)[train,serve,client]\""
+	@for each in $(EXTENSIONS); do $(BIN)/python -m build --wheel --no-isolation --outdir dist extensions/$$each > dist.log 2>&1 || { cat dist.log; exit 1; }; done
+	@rm -rf build verify/build $(EXTENSIONS:%=extensions/%/build) dist.log serving/docs training/datasets/drafts/sample
+	@echo "pip install $$(echo dist/dpserve_verify-*.whl dist/dpserve_parties-*.whl) \"$$(echo dist/dpserve-*.whl)[train,serve,client]\""
 
 docs: $(VENV)/dev.stamp ## Build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -186,16 +190,16 @@ define install_from
 	@$(PIP) install --progress-bar off --require-hashes -r $(1) \
 		2> >(sed '/^WARNING: Location .* is ignored/d' >&2) \
 		| while read -r word _; do case $$word in Collecting) printf .;; Installing) printf ' unpacking ';; esac; done
-	@$(PIP) install --quiet --no-deps --no-build-isolation -e verify -e .
+	@$(PIP) install --quiet --no-deps --no-build-isolation -e verify -e . $(EXTENSIONS:%=-e extensions/%)
 	@printf ' compiling '
 	@$(BIN)/python -W ignore -m training.jobs.compile_ahead
 endef
 
-$(VENV)/run.stamp: $(BIN)/python requirements/run.txt pyproject.toml verify/pyproject.toml
+$(VENV)/run.stamp: $(BIN)/python requirements/run.txt pyproject.toml verify/pyproject.toml $(EXTENSIONS:%=extensions/%/pyproject.toml)
 	$(call install_from,requirements/run.txt)
 	@touch $@
 
 # The development set holds everything that the other one does, at the same versions.
-$(VENV)/dev.stamp: $(BIN)/python requirements/dev.txt pyproject.toml verify/pyproject.toml
+$(VENV)/dev.stamp: $(BIN)/python requirements/dev.txt pyproject.toml verify/pyproject.toml $(EXTENSIONS:%=extensions/%/pyproject.toml)
 	$(call install_from,requirements/dev.txt)
 	@touch $(VENV)/run.stamp $@

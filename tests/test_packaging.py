@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import re
 import shutil
@@ -18,11 +19,12 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from accountant.system import extensions as installed
 from accountant.system.lazy_import import EXTRAS
 from training.datasets.drafts.sample import ROWS, SCHEMA
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("accountant", "models", "training", "local", "serving", "dpserve")  # the four rooms, and the client
+ROOMS = ("accountant", "models", "training", "serving", "dpserve")  # the four rooms, and the client
 LOCKS = ("requirements/run.txt", "requirements/dev.txt", "serving/requirements.txt", "requirements/dask.txt")
 IMAGES = {"image": [], "image-dask": ["dask"], "image-duckdb": ["duckdb"], "image-hsm": ["hsm"]}
 PYTHONS = ("3.11", "3.12", "3.13")
@@ -34,6 +36,10 @@ MACHINE = re.compile(r"(?<![\w.])/(work|farm)/")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PROJECT = PYPROJECT["project"]
 VERIFIER = tomllib.loads((ROOT / "verify" / "pyproject.toml").read_text("utf-8"))
+EXTENSIONS = {  # room -> what its distribution says of itself
+    room: tomllib.loads((ROOT / "extensions" / folder / "pyproject.toml").read_text("utf-8"))
+    for room, folder in {"local": "parties"}.items()
+}
 
 
 def unfit(text: str) -> list[str]:
@@ -97,19 +103,51 @@ def wheel(tmp_path_factory):
         yield opened
 
 
-@pytest.fixture(scope="module")
-def small_wheel(tmp_path_factory):
-    """The verifier's wheel, as `make wheel` builds it."""
-    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("small")
+def built(source: Path, folder: str, room: str) -> Path:
+    """The wheel of a distribution whose sources lie beside the rooms, as `make wheel` builds it."""
     shutil.copy(ROOT / "LICENSE", source)
-    for folder in ("verify", "dpserve_verify"):
-        shutil.copytree(
-            ROOT / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
-        )
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(source / "verify")]
+    for name in (folder, room):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
+    out = source / "out"
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(source / folder)]
     done = subprocess.run(build, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return next(out.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def small_wheel(tmp_path_factory):
+    """The verifier's wheel."""
+    return built(tmp_path_factory.mktemp("small"), "verify", "dpserve_verify")
+
+
+@pytest.mark.parametrize("room", EXTENSIONS)
+def test_an_extension_is_a_distribution_of_its_own(room):
+    """Of the same version; `pip install 'dpserve[name]'` brings it, and it brings dpserve."""
+    extension = EXTENSIONS[room]["project"]
+    kind = extension["name"].removeprefix("dpserve-")
+    assert extension["version"] == PROJECT["version"]
+    assert PROJECT["optional-dependencies"][kind] == [f"{extension['name']}=={extension['version']}"]
+    assert f"dpserve=={extension['version']}" in extension["dependencies"]
+    assert {name for points in extension["entry-points"].values() for name in points} == {kind}
+    assert kind in installed.EXTENSIONS
+    assert kind in re.search(r"^EXTENSIONS := (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.M)[1].split()
+
+
+@pytest.mark.parametrize("room", EXTENSIONS)
+def test_an_extensions_wheel_holds_its_room_and_what_plugs_in(room, tmp_path):
+    made = built(tmp_path, f"extensions/{EXTENSIONS[room]['project']['name'].removeprefix('dpserve-')}", room)
+    there = {path.relative_to(ROOT).as_posix() for path in tracked()}
+    with zipfile.ZipFile(made) as opened:
+        names = set(opened.namelist())
+        (points,) = (name for name in names if name.endswith(".dist-info/entry_points.txt"))
+        said = configparser.ConfigParser(delimiters="=")
+        said.read_string(opened.read(points).decode())
+    info = points.partition("/")[0]
+    assert {name for name in names if not name.startswith(info)} == {
+        name for name in there if name.startswith(f"{room}/")
+    }
+    assert {group: dict(said[group]) for group in said.sections()} == EXTENSIONS[room]["project"]["entry-points"]
 
 
 def test_both_distributions_have_one_version():
@@ -157,6 +195,9 @@ def test_every_folder_of_code_is_a_listed_package():
     assert {".".join(folder.parts) for folder in folders} == set(PYPROJECT["tool"]["setuptools"]["packages"])
     small = {path.parent for path in code if path.parts[0] == "dpserve_verify"}
     assert {".".join(folder.parts) for folder in small} == set(VERIFIER["tool"]["setuptools"]["packages"])
+    for room, extension in EXTENSIONS.items():
+        folders |= (own := {path.parent for path in code if path.parts[0] == room})
+        assert {".".join(folder.parts) for folder in own} == set(extension["tool"]["setuptools"]["packages"])
     assert [folder.as_posix() for folder in folders if folder / "__init__.py" not in code] == []
 
 
@@ -180,7 +221,9 @@ def test_wheel_works_in_a_venv_of_its_own(wheel, small_wheel, tmp_path):
         [*put, "install", "--quiet", "--no-index", "--no-deps", str(small_wheel), wheel.filename], check=True, env=env
     )
     (inside,) = place.glob("lib/python3*/site-packages")
-    (inside / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")  # ours are no part of it
+    for path in Path(sysconfig.get_path("purelib")).iterdir():  # ours are no part of it
+        if "dpserve" not in path.name and not (inside / path.name).exists():
+            (inside / path.name).symlink_to(path)
     env |= {"DPSERVE_HOME": str(tmp_path / "home"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
 
     def run(*words):
