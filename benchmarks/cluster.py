@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 import psutil
 
+from dpserve_cluster import answering, driver
 from models.parts.votes import Vote
-from training.rows.cluster import answering, driver
 from training.rows.partitions import threads
 from training.rows.partitions.rows import Rows, row_bound
 from training.rows.schema.schema import parse_schema

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOMS = ("dpserve_verify", "accountant", "models", "training", "local", "serving", "dpserve")
+ROOMS = ("dpserve_verify", "accountant", "models", "training", "local", "dpserve_cluster", "serving", "dpserve")
 SMALL = 5  # four lines under a signature of one
 Tree = dict[str, ast.Module]
 Function = ast.FunctionDef | ast.AsyncFunctionDef

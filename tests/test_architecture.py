@@ -21,7 +21,7 @@ from accountant.system.quiet import REPORTING
 from benchmarks import house
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("dpserve_verify", "accountant", "models", "training", "local", "serving", "dpserve")
+ROOMS = ("dpserve_verify", "accountant", "models", "training", "local", "dpserve_cluster", "serving", "dpserve")
 SOURCES = sorted(path.relative_to(ROOT).as_posix() for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 
 # What of training/ the doors may import. No other module of it is public: what it makes may hold rows.
@@ -114,6 +114,7 @@ ARROWS = {
     "models": {"dpserve_verify", "accountant"},
     "training": {"dpserve_verify", "accountant", "models"},
     "local": {"dpserve_verify", "accountant", "models", *FOR_CAMPAIGNS, *PUBLIC_SERVING},
+    "dpserve_cluster": {"dpserve_verify", "accountant", "models", "training.rows"},
     "serving": {"dpserve_verify", "accountant", "models", "dpserve", *PUBLIC_TRAINING},
     "dpserve": {
         "dpserve_verify",
@@ -121,7 +122,7 @@ ARROWS = {
         "training.notebook",
     },  # by dpserve.learners alone; the client needs nothing of ours
 }
-EXTENSIONS = {"local"}  # they plug in by entry points: no other room may import them
+EXTENSIONS = {"local", "dpserve_cluster"}  # they plug in by entry points: no other room may import them
 OUTSIDE = {"tests", "benchmarks", "studies", "examples", "docs"}
 
 # Folder: rooms, and which folders of each it may import ("." is the room itself). Imports for types alone are left out.
@@ -171,9 +172,8 @@ training:
 training/calibration: dpserve_verify(. certificates privacy) accountant(privacy system) models(features forms onnx)
     training(session)
 training/datasets: dpserve_verify(. certificates formats keys privacy system) accountant(. certificates home ledger
-    ledger/families privacy system) models(features)
-    training(planning requests rows/cluster rows/kernels rows/packed rows/partitions rows/people rows/schema
-    rows/sources rows/tables)
+    ledger/families privacy system) models(features) training(planning requests rows rows/kernels rows/packed
+    rows/partitions rows/people rows/schema rows/sources rows/tables)
 training/datasets/drafts: dpserve_verify(. privacy system) accountant(. access home ledger/families system)
     models(features) training(datasets datasets/growing requests rows/people rows/schema rows/sources rows/tables)
 training/datasets/growing: dpserve_verify(. system) accountant(. home ledger ledger/families) models(features)
@@ -211,13 +211,11 @@ training/planning: dpserve_verify(. certificates formats privacy system) account
     privacy system) models(features forms parts store) training(calibration learners learners/ebm outside requests
     rows/packed rows/partitions rows/schema session tuning)
 training/outside: dpserve_verify(. certificates formats keys log privacy system) accountant(home ledger
-    ledger/families noise privacy) models(forms parts) training(calibration rows/cluster rows/partitions session)
+    ledger/families noise privacy) models(forms parts) training(calibration rows rows/partitions session)
 training/replay: dpserve_verify(. privacy system) accountant(. home ledger ledger/families noise) models(features)
     training(calibration datasets finish learners outside planning rows/partitions rows/schema rows/tables session)
 training/requests: dpserve_verify(. privacy) accountant(. ledger/families) models(features)
-training/rows:
-training/rows/cluster: dpserve_verify(.) accountant(. home system) models(. features) training(. rows/partitions
-    rows/schema rows/tables)
+training/rows: dpserve_verify(.) accountant(home system)
 training/rows/kernels: accountant(system)
 training/rows/packed: dpserve_verify(. system) accountant(. system) models(features) training(rows/kernels)
 training/rows/partitions: dpserve_verify(.) accountant(. ledger/families system) models(features parts)
@@ -299,6 +297,8 @@ serving/rest: dpserve_verify(. certificates formats log privacy) accountant(. ac
     serving(http process process/config process/watch wire)
 serving/wire: dpserve_verify(. formats system) accountant(. system) models(features)
 dpserve: dpserve_verify(. audit certificates keys log)
+dpserve_cluster: dpserve_verify(.) accountant(. system) models(. features) training(rows rows/partitions rows/schema
+    rows/tables)
 """
 
 # Noise is drawn in one file, an owner's report in another, and shares of numbers in a third. Three more make
@@ -457,8 +457,8 @@ def randomness(path: str, text: str) -> list[str]:
 
 
 def rows(path: str, text: str) -> list[str]:
-    """Files of rows are opened in training/, and owners' own in local/."""
-    if path.startswith(("training/", "local/owner/")):
+    """Files of rows are opened in training/, owners' own in local/, and on other hosts by dpserve_cluster/."""
+    if path.startswith(("training/", "local/owner/", "dpserve_cluster/")):
         return []
     return [f"{path}:{line}: reads rows with {name}" for line, name in imported(text) if within(name, READERS)]
 
@@ -510,6 +510,7 @@ BAD = [
     (arrows, "serving/app.py", "from local.doors import campaigns"),
     (arrows, "serving/cli/app.py", 'campaigns = later("local.campaign.campaigns")'),
     (arrows, "local/doors/pages.py", "from serving.pages import home"),
+    (arrows, "training/datasets/datasets.py", "from dpserve_cluster.driver import open_cluster"),
     (arrows, "serving/rest/jobs.py", "from training.learners import LazyBB"),
     (arrows, "serving/app.py", "import training"),
     (arrows, "serving/app.py", "import importlib\nimportlib.import_module('training.session.session')"),

@@ -39,7 +39,7 @@ def trained(python, tmp_path_factory):
 def test_no_module_and_no_entry_point_of_an_extension_is_there(python, tmp_path):
     look = (
         "import importlib.util; from accountant.system.extensions import entry_points\n"
-        "print([name for name in ('local',) if importlib.util.find_spec(name)], entry_points())"
+        "print([name for name in ('local', 'dpserve_cluster') if importlib.util.find_spec(name)], entry_points())"
     )
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run([python, "-c", look], cwd=tmp_path, env=kept, capture_output=True, text=True)
@@ -67,6 +67,14 @@ def test_a_command_of_an_extension_says_what_brings_it(command, python, tmp_path
     assert done.returncode == 2
     assert json.loads(done.stdout)["error"]["code"] == "bad_input"
     assert done.stderr.strip().endswith("pip install 'dpserve[parties]'")
+
+
+def test_a_cluster_without_its_extension_is_refused_before_the_charge(python, trained):
+    words = ("train", "adult", "--learner", "lazybb", "--epsilon", "0.5", "--model", "n")
+    done = run_alone(python, trained, *words, DPSERVE_ENGINE="dask://127.0.0.1:1")
+    assert done.returncode == 2
+    assert "dpserve-cluster: not installed here; it does jobs over rows on several hosts" in done.stderr
+    assert len(json.loads(run_alone(python, trained, "job", "list", "--json").stdout)["jobs"]) == 1
 
 
 @pytest.mark.server

@@ -38,7 +38,7 @@ PROJECT = PYPROJECT["project"]
 VERIFIER = tomllib.loads((ROOT / "verify" / "pyproject.toml").read_text("utf-8"))
 EXTENSIONS = {  # room -> what its distribution says of itself
     room: tomllib.loads((ROOT / "extensions" / folder / "pyproject.toml").read_text("utf-8"))
-    for room, folder in {"local": "parties"}.items()
+    for room, folder in {"local": "parties", "dpserve_cluster": "cluster"}.items()
 }
 
 
@@ -128,7 +128,8 @@ def test_an_extension_is_a_distribution_of_its_own(room):
     kind = extension["name"].removeprefix("dpserve-")
     assert extension["version"] == PROJECT["version"]
     assert PROJECT["optional-dependencies"][kind] == [f"{extension['name']}=={extension['version']}"]
-    assert f"dpserve=={extension['version']}" in extension["dependencies"]
+    (core,) = map(Requirement, extension["dependencies"])
+    assert (core.name, str(core.specifier)) == ("dpserve", f"=={extension['version']}")
     assert {name for points in extension["entry-points"].values() for name in points} == {kind}
     assert kind in installed.EXTENSIONS
     assert kind in re.search(r"^EXTENSIONS := (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.M)[1].split()

@@ -5,7 +5,8 @@ The core names no module of an extension. It asks for a group of entry points wh
 - `dpserve.commands`: nodes of the tree of commands (`serving.cli.tree`);
 - `dpserve.doors`: operations over REST; `dpserve.pages`: doors that are pages;
 - `dpserve.places`: places of the navigation; `dpserve.templates`: packages with a folder `templates/`;
-- `dpserve.kinds`: the steps of kinds of jobs, by kind.
+- `dpserve.kinds`: the steps of kinds of jobs, by kind;
+- `dpserve.engines`: what answers about rows in place of this process.
 
 Nothing is read or imported before a group is asked for, and then the distributions of dpserve alone: what every
 installed package says of itself would take longer than most commands.
@@ -34,16 +35,18 @@ class Extension:
 
     Attributes:
         says: What it does.
-        keeps: The files that only it makes in a home; a home that has some is served with it alone.
+        keeps: The files that only it makes in a home; a home that has some is served with it alone. None: it makes
+            none.
         commands: Its commands.
     """
 
     says: str
-    keeps: str
-    commands: tuple[str, ...]
+    keeps: str | None = None
+    commands: tuple[str, ...] = ()
 
 
 EXTENSIONS = {
+    "cluster": Extension("jobs over rows on several hosts, which DPSERVE_ENGINE names"),
     "parties": Extension(
         "campaigns among owners, aggregators and institutions",
         "campaigns/*/*",

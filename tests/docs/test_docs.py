@@ -29,7 +29,7 @@ from training.learners import LEARNERS
 pytestmark = pytest.mark.slow
 
 DOCS = ROOT / "docs"
-ROOMS = ("accountant", "models", "training", "local", "serving", "dpserve")
+ROOMS = ("accountant", "models", "training", "local", "dpserve_cluster", "serving", "dpserve")
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 LOADS = {"link": "href", "script": "src", "img": "src", "iframe": "src", "source": "src"}
 

@@ -32,9 +32,9 @@ def core_alone(folder: Path) -> Path:
     return python
 
 
-def run_alone(python: Path, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_alone(python: Path, home: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     """A command of the core alone, in a process of its own."""
-    own = {"DPSERVE_HOME": str(home), "NO_COLOR": "1"}
+    own = {"DPSERVE_HOME": str(home), "NO_COLOR": "1", **more}
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [str(python), "-m", "serving.cli", *arguments]
     return subprocess.run(command, env=kept | own, cwd=home.parent, capture_output=True, text=True, timeout=300)

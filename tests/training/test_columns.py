@@ -17,6 +17,7 @@ from accountant.access.grants import access_of
 from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger.families.families import Started
+from dpserve_cluster.driver import manifest
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.privacy.budget import Budget, Relation
@@ -35,7 +36,6 @@ from training.learners.parameters import learner_of
 from training.measuring.worth.evaluate import check_fits
 from training.planning import plans, price_engine
 from training.requests import EvaluationRequest, JobRequest, TuningRequest
-from training.rows.cluster.driver import manifest
 from training.rows.schema.schema import parse_schema, schema_of
 from training.rows.tables.partition_source import Source
 from training.session.session import Public

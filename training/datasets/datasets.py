@@ -40,8 +40,7 @@ from training.datasets.schema_copies import copy_schema
 from training.datasets.unit_candidates import find_candidates
 from training.datasets.unit_question import ask, columns_like_ids, columns_to_watch, naming_people, read_unit
 from training.planning.first_plan import check_first_job
-from training.rows.cluster.address import engine_address
-from training.rows.cluster.driver import check_engine, open_cluster
+from training.rows.engine import check_engine, cluster, engine_address
 from training.rows.packed.cells import declared_ranges
 from training.rows.packed.content import Read, content_of
 from training.rows.packed.names import cells_file, firsts_file, row_files, since_file
@@ -222,7 +221,7 @@ def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
     bounds = [row_bound(block.records) for block in started.dataset.blocks] or [row_bound(about.records)]
     schema_file = home.datasets / about.commitment / "schema.yaml"
     return Rows.over(
-        open_cluster(
+        cluster().open_cluster(
             address, sources, schema_file, bounds, lambda source, read: _check(home, started, source.folder, read)
         )
     )

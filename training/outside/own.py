@@ -23,7 +23,7 @@ from dpserve_verify.privacy.declared import NAME, purpose_of_own
 from training.outside.child import GREATEST
 from training.outside.forms import whole_number
 from training.outside.process import MEMORY, OutsideFailed, SealedProcess
-from training.rows.cluster.address import engine_address
+from training.rows.engine import engine_address
 from training.rows.partitions.rows import Rows
 from training.session.session import Public, Source
 

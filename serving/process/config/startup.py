@@ -80,7 +80,7 @@ def check_home(home: Home) -> None:
     rows may be kept where jobs run.
     """
     for name, extension in extensions.EXTENSIONS.items():
-        if not extensions.is_installed(name) and any(home.path.glob(extension.keeps)):
+        if extension.keeps and not extensions.is_installed(name) and any(home.path.glob(extension.keeps)):
             raise extensions.absence(name)
     machine_folder = local(home.path)
     machine_folder.mkdir(mode=0o700, parents=True, exist_ok=True)

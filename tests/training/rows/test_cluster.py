@@ -30,6 +30,8 @@ from accountant.errors import EngineUnavailable, JobFailed, WrongState
 from accountant.home import Home
 from accountant.ledger.families.families import Started
 from accountant.ledger.families.records import NewPeople
+from dpserve_cluster import answering, desk, driver, pieces, workers
+from dpserve_cluster.pieces import Piece, check_manifest
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from training.datasets.datasets import open_rows, register, require_rows
@@ -39,8 +41,7 @@ from training.jobs import draw_journal, job
 from training.planning.plans import plan, public_of
 from training.requests import JobRequest
 from training.requests.registration import RegistrationRequest
-from training.rows.cluster import answering, desk, driver, pieces, workers
-from training.rows.cluster.pieces import Piece, check_manifest
+from training.rows.engine import engine_address
 from training.rows.partitions import threads
 from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import schema_of
@@ -89,7 +90,7 @@ def clients() -> int:
 def ready(cluster: DaskCluster) -> int:
     """How many workers answer."""
     try:
-        client = workers.connect(driver.engine_address())
+        client = workers.connect(engine_address())
     except EngineUnavailable:
         return 0
     try:

@@ -19,7 +19,7 @@ from typing import Any
 
 from accountant.errors import EngineLost, EngineUnavailable
 from accountant.system.lazy_import import later
-from training.rows.cluster import answering
+from dpserve_cluster import answering
 
 distributed = later("distributed")
 

@@ -7,35 +7,31 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 from accountant.errors import EngineLost, EngineUnavailable
+from dpserve_cluster.desk import Desk
+from dpserve_cluster.pieces import PARTS, Piece, check_manifest
+from dpserve_cluster.workers import CONNECT_SECONDS, LOOK_SECONDS, PATIENCE_SECONDS, Workers, connect
 from dpserve_verify.errors import InputError
 from models.features.features import Feature
-from training.rows.cluster.address import engine_address
-from training.rows.cluster.desk import Desk
-from training.rows.cluster.pieces import PARTS, Piece, check_manifest
-from training.rows.cluster.workers import CONNECT_SECONDS, LOOK_SECONDS, PATIENCE_SECONDS, Workers, connect
+from training.rows.engine import Check
 from training.rows.partitions import threads
 from training.rows.partitions.partition import Integers, Partition, Question
 from training.rows.tables.partition_source import Digests, Source
 
-Check = Callable[[Source, Callable[[str], Iterable[bytes]]], None]
 
-
-def check_engine(files: Sequence[Path]) -> None:
-    """Check the engine before a job is charged. EngineUnavailable unless the cluster that DPSERVE_ENGINE names is
-    there, and all of its workers that answer see these files, and have the dpserve that is here.
+def check_engine(address: str, files: Sequence[Path]) -> None:
+    """Check the cluster before a job is charged. EngineUnavailable unless it is there, and all of its workers that
+    answer see these files, and have the dpserve that is here.
     """
-    address = engine_address()
-    if address is not None:
-        client = connect(address)
-        try:
-            client.sync(Workers(client, _sizes(files)).found)
-        finally:
-            client.close(CONNECT_SECONDS)
+    client = connect(address)
+    try:
+        client.sync(Workers(client, _sizes(files)).found)
+    finally:
+        client.close(CONNECT_SECONDS)
 
 
 def open_cluster(address: str, sources: Sequence[Source], schema: Path, bounds: Sequence[int], check: Check) -> Cluster:

@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 
 import accountant
+import dpserve_cluster
 import models
-import training
+import training.rows
 from accountant.errors import JobFailed
+from dpserve_cluster.pieces import Piece, Seen, State, host
 from dpserve_verify.errors import DpserveError
-from training.rows.cluster.pieces import Piece, Seen, State, host
 from training.rows.partitions.partition import Integers, Partition, Question
 
 IDLE_SECONDS = 300.0  # after which nobody comes back to what is held
@@ -141,7 +142,7 @@ def fingerprint() -> str:
     question comes from.
     """
     digest = sha256(f"{platform.python_version_tuple()[:2]} {np.__version__}".encode())
-    for room in (accountant, models, training):
+    for room in (accountant, dpserve_cluster, models, training):
         place = Path(str(room.__file__)).parent
         for path in sorted(place.rglob("*.py")):
             digest.update(path.relative_to(place).as_posix().encode() + path.read_bytes())

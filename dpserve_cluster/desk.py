@@ -18,9 +18,9 @@ from itertools import count
 from typing import Any
 
 from accountant.errors import EngineLost, JobFailed
-from training.rows.cluster import answering
-from training.rows.cluster.pieces import Piece, Seen, check_manifest
-from training.rows.cluster.workers import (
+from dpserve_cluster import answering
+from dpserve_cluster.pieces import Piece, Seen, check_manifest
+from dpserve_cluster.workers import (
     CONNECT_SECONDS,
     LOOK_MOST,
     LOOK_SECONDS,
