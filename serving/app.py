@@ -19,7 +19,7 @@ from accountant.system import extensions
 from serving.http.connections import Connections
 from serving.http.rights import NOTHING
 from serving.http.routes import Door, Doors
-from serving.operations import grants, notes
+from serving.operations import grants, notes, totals
 from serving.operations.doors import doors
 from serving.pages.all import PAGES
 from serving.pages.home import error_page
@@ -41,7 +41,6 @@ from serving.rest import (
     placing,
     profiles,
     schedules,
-    totals,
     v2,
 )
 from serving.rest.openapi import openapi
@@ -62,7 +61,7 @@ DOORS: tuple[Door, ...] = (
     *profiles.DOORS,
     *drafts.DOORS,
     *schedules.DOORS,
-    *totals.DOORS,
+    *doors(*totals.OPERATIONS),
     *learners.DOORS,
     *doors(*notes.OPERATIONS),
     *ledger.DOORS,

@@ -271,13 +271,13 @@ serving/cli/backends/server: dpserve_verify(. audit certificates keys log system
     operations wire) dpserve(.)
 serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificates home ledger ledger/families)
     models(answers profile) training(datasets datasets/drafts datasets/growing learners measuring/profile outside
-    replay requests rows/schema rows/tables) serving(cli cli/backends wire)
+    replay requests rows/schema rows/tables) serving(cli cli/backends operations wire)
 serving/cli/released: dpserve_verify(. certificates system) accountant(system) models(edit explain features forms
     store worth) serving(cli cli/backends)
 serving/http: dpserve_verify(. formats) accountant(. access home ledger/families system) training(planning)
     serving(process process/config process/watch wire)
-serving/operations: dpserve_verify(. privacy) accountant(access home ledger/families) models(store) training(requests)
-    serving(http wire) dpserve(.)
+serving/operations: dpserve_verify(. privacy) accountant(access home ledger/families system) models(store)
+    training(requests) serving(http rest wire) dpserve(.)
 serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. access audit home keys ledger
     ledger/families log store system) models(answers edit explain features parts profile store worth)
     training(datasets datasets/drafts jobs learners measuring/answers measuring/profile outside planning replay

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from accountant.access.tokens import resolve_principal
 from accountant.home import Home
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import blocks_words, left_words, windows_words
@@ -30,8 +29,11 @@ from serving.cli.terminal import (
     show,
     show_busy,
 )  # fmt: skip
+from serving.operations import totals
+from serving.operations.totals import Archived, QuotaRequest, Withdrawn
 from serving.wire.list_parts import Part
 from training.planning.job_views import dataset_to_json
+from training.requests import Reasoned
 
 LISTED = 12  # blocks in a line of text
 
@@ -89,13 +91,9 @@ def set_quota(
     \b
     dpserve dataset quota adult --analyst cli:alice --share 0.25 --reason "four projects"
     """
-    home = Home.open()
-    require_access(home, "steward", dataset=name)
-    analyst = resolve_principal(home.ledger, analyst)
-    home.ledger.set_quota(name, analyst, exact_decimal("share", share), reason, this_user())
-    quotas = home.ledger.quotas(name)
-    rows = [("ANALYST", "QUOTA", "USED"), *((q["analyst"], q["quota"] or "none", q["used"]) for q in quotas)]
-    show(json, {"dataset": name, "quotas": quotas}, align_columns(rows))
+    done = backend().ask(totals.set_quota, name=name, body=QuotaRequest(reason, analyst, share))
+    rows = [("ANALYST", "QUOTA", "USED"), *((each.analyst, each.quota or "none", each.used) for each in done.quotas)]
+    show(json, done.to_json(), align_columns(rows))
 
 
 def withdraw(name: Name, reason: Reason, json: Json = False) -> None:
@@ -107,7 +105,8 @@ def withdraw(name: Name, reason: Reason, json: Json = False) -> None:
     \b
     dpserve dataset withdraw adult --reason "age is a number, and was declared a category"
     """
-    _decide(name, "withdraw", reason, json, "is withdrawn, and its name and rows are free")
+    done = backend().ask(totals.withdraw, name=name, body=Reasoned(reason))
+    _show_decision(done, json, "is withdrawn, and its name and rows are free")
 
 
 def retire(name: Name, reason: Reason, json: Json = False) -> None:
@@ -118,7 +117,8 @@ def retire(name: Name, reason: Reason, json: Json = False) -> None:
     \b
     dpserve dataset retire visits-2024 --reason "its budget is spent"
     """
-    _decide(name, "retire", reason, json, "is retired, and takes no further job, schedule or block")
+    done = backend().ask(totals.retire, name=name, body=Reasoned(reason))
+    _show_decision(done, json, "is retired, and takes no further job, schedule or block")
 
 
 def restore(name: Name, reason: Reason, json: Json = False) -> None:
@@ -127,12 +127,11 @@ def restore(name: Name, reason: Reason, json: Json = False) -> None:
     \b
     dpserve dataset restore visits-2024 --reason "a review"
     """
-    _decide(name, "restore", reason, json, "is taken up again")
+    _show_decision(backend().ask(totals.restore, name=name, body=Reasoned(reason)), json, "is taken up again")
 
 
-def _decide(name: str, act: str, reason: str, json: bool, words: str) -> None:
-    body = backend().datasets.decide(name, act, reason)
-    show(json, body, f"dataset {name} {words}; entry {body['entry']} of the ledger says so")
+def _show_decision(done: Withdrawn | Archived, json: bool, words: str) -> None:
+    show(json, done.to_json(), f"dataset {done.dataset} {words}; entry {done.entry} of the ledger says so")
 
 
 def list_datasets(

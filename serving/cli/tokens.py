@@ -19,10 +19,11 @@ from serving.cli.backends.user import require_access, this_user
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import After, Contains, Json, Limit, align_columns, note, note_more, show
 from serving.operations import grants as rights
-from serving.operations.grants import GrantAnswer, GrantRequest, Revocation, TokenAnswer, full_name
+from serving.operations.grants import GrantAnswer, GrantRequest, TokenAnswer, full_name
 from serving.process.tokens import new_narrow_token, new_token
 from serving.process.watch.trail_lines import lines
 from serving.wire.list_parts import Part
+from training.requests import Reasoned
 
 Name = Annotated[str, typer.Option(help="Whose.")]
 Scopes = Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(SCOPES)}. Repeatable.")]
@@ -177,7 +178,7 @@ def revoke_grant(
     """
     side = backend()
     stops = side.ask(rights.show_grant, grant=grant).stops
-    ended = side.ask(rights.revoke_grant, grant=grant, body=Revocation(reason))
+    ended = side.ask(rights.revoke_grant, grant=grant, body=Reasoned(reason))
     show(json, {**ended.to_json(), "stops": stops.to_json()}, f"grant {grant} revoked, entry {ended.revoked}")
     if stops.tokens:
         note(f"It gave {ended.scope} on {_on(ended.on)} to: {', '.join(stops.tokens)}.")

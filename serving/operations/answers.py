@@ -11,16 +11,25 @@ from dataclasses import fields
 from functools import cache
 from typing import Annotated, Any, Self, cast
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, WithJsonSchema
 
 from dpserve_verify.errors import DpserveError
 from serving.wire.field_words import in_words
 from training.requests.base import inlined
 
+SHAPE = "$shape"
 Count = Annotated[int, Field(ge=0)]
 Next = Annotated[str | None, Field(description="the `after` of the next part; null on the last")]
 Time = Annotated[str, Field(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="sha256 in hex")]
+
+
+Share = Annotated[str, Field(pattern=r"^-?[0-9]+\.[0-9]{6}$", description="of the whole, six places")]
+
+
+def shape(name: str) -> WithJsonSchema:
+    """Stand for a shape of `serving.rest.json_schemas`, which the command line does not load."""
+    return WithJsonSchema({SHAPE: name})
 
 
 class Answer:

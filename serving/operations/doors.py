@@ -12,7 +12,8 @@ from starlette.responses import Response
 
 from serving.http.routes import Answer, Door, access, caller, in_thread, path_number, state, with_prices
 from serving.operations import Caller, Operation
-from serving.operations.answers import schema_of, without_null
+from serving.operations.answers import SHAPE, schema_of, without_null
+from serving.rest import json_schemas
 from serving.wire import lists
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import json_body, known_query, query_text
@@ -34,12 +35,22 @@ def _door(asked: Operation[Any, Any]) -> Door:
         cleandoc(asked.function.__doc__ or "").partition("\n\n")[0].replace("\n", " ").removesuffix("."),
         status=asked.status,
         takes=json_schema(asked.parameters["body"]) if "body" in asked.parameters else None,
-        gives=schema_of(asked.answer),
+        gives=_in_full(schema_of(asked.answer)),
         query={**part, **{name: without_null(schema_of(asked.parameters[name])) for name in asked.query}},
         errors=asked.errors,
         on=asked.on,
         operation=asked,
     )
+
+
+def _in_full(schema: Any) -> Any:
+    """Put the shapes that a schema names in their places."""
+    if isinstance(schema, list):
+        return [_in_full(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    named = getattr(json_schemas, schema[SHAPE]) if SHAPE in schema else {}
+    return {**named, **{word: _in_full(value) for word, value in schema.items() if word != SHAPE}}
 
 
 def _answering(asked: Operation[Any, Any]) -> Answer:

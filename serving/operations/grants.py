@@ -18,8 +18,9 @@ from dpserve_verify.privacy.budget import check_name
 from serving.operations import Caller, operation
 from serving.operations.answers import Answer, Count, Next, Sha256, Time
 from serving.wire.list_parts import Part, cut_grants, cut_tokens
+from training.requests import Reasoned
 from training.requests.base import CLOSED, Checked
-from training.requests.fields import ONE_LINE, Reason
+from training.requests.fields import ONE_LINE
 
 ADMIN = "admin"
 GRANT, GRANTS = "/v1/grants/{grant}", "/v1/grants"
@@ -68,13 +69,6 @@ class GrantRequest(Checked):
         """Return the grant, which is not entered yet."""
         kind, name = (EVERYTHING, "") if self.on == EVERYTHING else next(iter(self.on.items()))
         return Grant(self.principal, self.scope, kind, name, expires=self.expires)
-
-
-@dataclass(frozen=True, config=CLOSED)
-class Revocation(Checked):
-    """Why a grant ends."""
-
-    reason: Reason
 
 
 @dataclass(frozen=True)
@@ -182,7 +176,7 @@ def show_grant(caller: Caller, grant: int) -> StoppingGrant:
 
 
 @operation("POST", f"{GRANT}/revoke", ADMIN, is_repeatable=True)
-def revoke_grant(caller: Caller, grant: int, body: Revocation) -> GrantAnswer:
+def revoke_grant(caller: Caller, grant: int, body: Reasoned) -> GrantAnswer:
     """End a grant, permanently. A second time gets the same answer."""
     return GrantAnswer.of_grant(grants.revoke(caller.home.ledger, grant, Why(caller.principal, body.reason)))
 

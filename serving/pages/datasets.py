@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache, partial
@@ -17,7 +17,7 @@ from accountant.home.notes import note_of, notes
 from accountant.ledger.archive import archived
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import describe_accounts, describe_budget
-from accountant.ledger.families.records import HOLDOUT, Unit, Why
+from accountant.ledger.families.records import HOLDOUT, Unit
 from accountant.ledger.families.windows import MAX_BLOCKS
 from accountant.ledger.forecast import forecast
 from accountant.ledger.ledger import Ledger
@@ -26,16 +26,16 @@ from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.privacy.budget import Relation
 from serving.http.rights import LISTED, READS, seen_families
 from serving.http.routes import Door, access, in_thread, state, with_prices
+from serving.operations import Caller, Operation, at_home, totals
+from serving.operations.answers import Answer
 from serving.pages.parts import burndown_chart
 from serving.pages.parts.blocks import blocks_of
 from serving.pages.parts.burndown import Point, by_model, history
 from serving.pages.parts.ui import form_fields, page, see_other
 from serving.process.config.settings import ServerSettings
-from serving.rest.totals import change_total, set_share
 from serving.wire import lists
 from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query, query_int
-from training.datasets import decisions
 from training.datasets.drafts.sample import sample_folder
 from training.measuring.profile.release import profiles_of
 from training.planning.job_views import family_to_json, jobs_to_json, problems_of
@@ -151,33 +151,30 @@ async def _dataset_page(request: Request, problem: DpserveError | None = None) -
 async def change_budget(request: Request) -> Response:
     """Set another total for a dataset, which the ledger keeps with its reason."""
     typed = await form_fields(request, "epsilon", "reason")
-    return await _change(request, change_total, typed["epsilon"].strip(), typed["reason"].strip())
+    return await _change(request, totals.change_budget, typed)
 
 
 async def set_quota(request: Request) -> Response:
     """Set what one analyst may use of the budget."""
-    typed = {name: text.strip() for name, text in (await form_fields(request, "analyst", "share", "reason")).items()}
-    return await _change(request, set_share, typed["analyst"] or "*", typed["share"], typed["reason"])
+    typed = await form_fields(request, "analyst", "share", "reason")
+    return await _change(request, totals.set_quota, {**typed, "analyst": typed["analyst"].strip() or "*"})
 
 
 async def withdraw(request: Request) -> Response:
     """Withdraw a registration that nothing was spent on."""
-    typed = await form_fields(request, "reason")
-    name, why = request.path_params["name"], Why(access(request).principal, typed["reason"].strip())
-    try:
-        await in_thread(decisions.decide, state(request).home, name, decisions.WITHDRAW, why)
-    except InputError as error:
-        return await _dataset_page(request, error)
-    return see_other("/ui/datasets")
+    return await _change(request, totals.withdraw, await form_fields(request, "reason"), "/ui/datasets")
 
 
-async def _change(request: Request, change: Callable[..., object], *values: str) -> Response:
-    name = request.path_params["name"]
+async def _change(
+    request: Request, asked: Operation[..., Answer], typed: Mapping[str, str], then: str = ""
+) -> Response:
+    name, who = request.path_params["name"], Caller(state(request).home, access(request))
     try:
-        await in_thread(change, state(request).home, name, *values, access(request).principal)
+        body = asked.parameters["body"].of({field: text.strip() for field, text in typed.items()})
+        await in_thread(partial(at_home, asked, who, name=name, body=body))
     except InputError as error:
         return await _dataset_page(request, error)
-    return see_other(f"/ui/datasets/{name}")
+    return see_other(then or f"/ui/datasets/{name}")
 
 
 def _dataset(home: Home, name: str, rights: Access, before: int) -> dict[str, Any]:

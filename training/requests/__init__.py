@@ -24,6 +24,7 @@ from training.requests.fields import (
     Name,
     Pairs,
     Parameters,
+    Reason,
     Reference,
     Runs,
     Text,
@@ -196,6 +197,13 @@ class ChargeRequest(Checked):
     ] = None
     another: Annotated[StrictBool, Field(description="it is another release than one charged before")] = False
     blocks: Blocks = None
+
+
+@dataclass(frozen=True, config=CLOSED)
+class Reasoned(Checked):
+    """What is decided for a reason that stays in the ledger."""
+
+    reason: Reason
 
 
 @dataclass(frozen=True, config=CLOSED)

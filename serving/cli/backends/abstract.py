@@ -64,33 +64,6 @@ class Datasets(ABC):
     def get(self, name: str) -> Body:
         """Return one dataset with its quotas and what still fits. Raises UnknownName."""
 
-    @abstractmethod
-    def decide(self, name: str, act: str, reason: str) -> Body:
-        """Withdraw, retire or restore a dataset, and return what it is now, with the entry that says so.
-
-        Args:
-            name: The dataset.
-            act: `withdraw`, `retire` or `restore`.
-            reason: Why; it stays in the ledger.
-
-        Raises:
-            WrongState: It is so already, or something was spent on what is to be withdrawn.
-        """
-
-    @abstractmethod
-    def charge(self, name: str, request: Body, plan: bool) -> Body:
-        """Charge a release that was made elsewhere; return the entry that says so, and the budget then.
-
-        Args:
-            name: The dataset.
-            request: The fields of a `ChargeRequest`.
-            plan: Charge nothing, and return the budget that would be left.
-
-        Raises:
-            BudgetRefused: It does not fit into what is left.
-            InputError: It protects another unit than the dataset, or was charged before.
-        """
-
 
 class Jobs(ABC):
     """Training jobs: price, run, watch, cancel."""

@@ -15,6 +15,7 @@ from serving.cli.backend import backend
 from serving.cli.complete import Name
 from serving.cli.requests import takes_request
 from serving.cli.terminal import Json, show
+from serving.operations import totals
 from serving.wire.request_bodies import strict_json
 from training.requests import ChargeRequest
 
@@ -62,7 +63,8 @@ def charge(
         document=None if document is None else _digest(document),
         contributions=contributions,
     )
-    body = backend().datasets.charge(name, request.to_json(), plan)
+    done = backend().ask(totals.plan_charge if plan else totals.charge, name=name, body=request)
+    body = done.to_json()
     words = (
         f"dataset {name} would be left like this; nothing was charged"
         if plan

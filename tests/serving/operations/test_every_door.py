@@ -18,6 +18,8 @@ from accountant.access.grants import Access, access_of
 from accountant.access.tokens import SCOPES
 from accountant.errors import Forbidden
 from accountant.home import Home
+from accountant.ledger.archive import archive
+from accountant.ledger.families.records import Why
 from dpserve import Client, ServiceError
 from dpserve_verify.errors import DpserveError
 from serving.app import DOORS
@@ -29,12 +31,15 @@ from serving.operations.notes import (
     write_dataset_note,
     write_model_note,
 )
+from serving.operations.totals import change_budget, charge, plan_charge, restore, retire, set_quota, withdraw
 from serving.pages.all import PAGES
 from serving.wire.errors import status_of
 from serving.wire.list_parts import Part
 
 OPERATIONS = [door.operation for door in DOORS if door.operation is not None]
 LONG = "x" * 1500
+BAD = "bad_input"
+WAYS = ("home", "rest", "client")  # what each changes has WAY in its name
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ EXAMPLES = [
     of(add_grant, body={**TEAM, "on": "everything", "expires": "2099-01-31"}),
     of(add_grant, body={**TEAM, "principal": "token:shop"}),
     *(
-        of(add_grant, "bad_input", body={**TEAM, **change})
+        of(add_grant, BAD, body={**TEAM, **change})
         for change in (
             {"scope": "root"}, {"principal": "*"}, {"principal": ""}, {"principal": "p" * 201}, {"on": "all"},
             {"on": {"dataset": 3}}, {"on": {"model": "../x"}}, {"expires": "2020-01-01"}, {"why": "x"}, {"scope": 5},
@@ -69,14 +74,34 @@ EXAMPLES = [
     of(list_grants, part=Part()),
     of(list_grants, part=Part(q="team", limit=1)),
     of(list_grants, part=Part(), principal="shop"),
-    of(list_grants, "bad_input", part=Part(after="99999")),
+    of(list_grants, BAD, part=Part(after="99999")),
     of(show_grant, grant="TEAM"),
     of(show_grant, "unknown_name", grant=99999),
-    of(revoke_grant, "bad_input", grant="TEAM", body={"reason": " "}),
-    of(revoke_grant, "bad_input", grant="TEAM", body={"reason": "r" * 501}),
+    of(revoke_grant, BAD, grant="TEAM", body={"reason": " "}),
+    of(revoke_grant, BAD, grant="TEAM", body={"reason": "r" * 501}),
     of(revoke_grant, "unknown_name", grant=99999, body={"reason": "x"}),
     of(revoke_grant, grant="TEAM", body={"reason": "left"}),
     of(list_tokens, part=Part()),
+    *(of(each, name="of-WAY", body={"rho": "0.01", "mechanism": "a", "why": "b"}) for each in (plan_charge, charge)),
+    *(
+        of(asked, code, name="of-home", body={"mechanism": "a", "why": "b", **change})
+        for asked in (plan_charge, charge)
+        for change, code in (({"rho": "90"}, "budget_refused"), ({"rho": "1", "mu": "1"}, BAD), ({}, BAD))
+    ),
+    of(change_budget, name="of-WAY", body={"epsilon": "7", "reason": "more"}),
+    *(
+        of(change_budget, BAD, name="of-home", body={"epsilon": "7", "reason": "more", **change})
+        for change in ({"epsilon": "x"}, {"epsilon": 7}, {"reason": ""}, {"reason": None})
+    ),
+    of(set_quota, name="of-WAY", body={"analyst": "ana", "share": "0.5", "reason": "four"}),
+    of(set_quota, BAD, name="of-home", body={"analyst": "ana", "share": "1.5", "reason": "four"}),
+    of(retire, name="of-WAY", body={"reason": "over"}),
+    of(retire, "wrong_state", name="closed", body={"reason": "over"}),
+    of(restore, name="over-WAY", body={"reason": "again"}),
+    of(restore, "wrong_state", name="adult", body={"reason": "again"}),
+    of(withdraw, name="spare-WAY", body={"reason": "a typo"}),
+    of(withdraw, "unknown_name", name="nobody", body={"reason": "a typo"}),
+    of(withdraw, "wrong_state", name="adult", body={"reason": "a typo"}),
     of(list_tokens, part=Part(q="sho", limit=1)),
     *(
         of(asked, code, name=name, **body)
@@ -86,9 +111,9 @@ EXAMPLES = [
             (read, "unknown_name", "nobody", {}),
             (write, "", "adult", {"body": {"text": LONG, "tags": ["a", "b"]}}),
             (write, "", "adult", {"body": {"tags": []}}),
-            (write, "bad_input", "adult", {"body": {"text": "x" * 2001}}),
-            (write, "bad_input", "adult", {"body": {"tags": ["<"]}}),
-            (write, "bad_input", "adult", {"body": {"tags": [""]}}),
+            (write, BAD, "adult", {"body": {"text": "x" * 2001}}),
+            (write, BAD, "adult", {"body": {"tags": ["<"]}}),
+            (write, BAD, "adult", {"body": {"tags": [""]}}),
             (write, "unknown_name", "nobody", {"body": {"text": "x"}}),
             (read, "", "adult", {}),
         )
@@ -104,6 +129,10 @@ def site(tmp_path_factory):
         found = Site(Home.open(), [*DOORS, *PAGES])
         found.secrets = {scope: found.token(f"the-{scope}", scope) for scope in SCOPES}
         found.token("shop", "predict")
+        for name in ("closed", *(f"{kind}-{way}" for kind in ("of", "spare", "over") for way in WAYS)):
+            found.home.ledger.register(ledgers.registration(name))
+            if name.startswith(("over", "closed")):
+                archive(found.home.ledger, "dataset", name, Why("test", "over"))
         yield found
 
 
@@ -143,6 +172,16 @@ def by_client(site: Site, asked: Operation[..., Any], values: dict[str, Any]) ->
         return asked.answer.of(service.ask(method, path, values.get("body"), query)).to_json()
 
 
+def in_the_name_of(way: str, values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.replace("WAY", way) if isinstance(value, str) else value for name, value in values.items()}
+
+
+def anybodys(answer: Any, way: str) -> Any:
+    """The answer without the number of a new entry, which each way has its own of."""
+    plain = json.loads(json.dumps(answer).replace(f"-{way}", "-WAY"))
+    return {name: value for name, value in plain.items() if name != "entry"}
+
+
 def team(site: Site) -> int:
     return at_the_home(site, add_grant, {"body": {**TEAM, "principal": "team-z"}})["grant"]
 
@@ -151,9 +190,11 @@ def team(site: Site) -> int:
 def test_every_door_answers_the_same(site, example):
     values = {name: team(site) if value == "TEAM" else value for name, value in example.values.items()}
     if not example.code:
-        answer = at_the_home(site, example.asked, values)
-        assert over_rest(site, example.asked, values) == (example.asked.status, answer)
-        assert by_client(site, example.asked, values) == answer
+        asked, (home, rest, far) = example.asked, (in_the_name_of(way, values) for way in WAYS)
+        answer = anybodys(at_the_home(site, asked, home), "home")
+        status, over = over_rest(site, asked, rest)
+        assert (status, anybodys(over, "rest")) == (asked.status, answer)
+        assert anybodys(by_client(site, asked, far), "client") == answer
         return
     size = site.home.ledger.log.size()
     with pytest.raises(DpserveError) as refused:
@@ -175,6 +216,7 @@ def test_who_lacks_its_scopes_is_refused_at_home_as_at_the_door(site, asked):
     """By the same error; nobody who holds another scope alone comes in."""
     example = next(each for each in EXAMPLES if each.asked is asked and not each.code)
     values = {name: team(site) if value == "TEAM" else value for name, value in example.values.items()}
+    values = in_the_name_of("home", values)
     nobody = Access("nobody", (), lambda name: frozenset())
     for scope in set(SCOPES) - {*asked.scopes, "admin"}:
         method, path, _, query = to_request(asked, without_body(values))

@@ -17,10 +17,19 @@ from accountant.home import Home
 from dpserve import types
 from dpserve_verify.errors import InputError
 from serving.app import DOORS
-from serving.operations.grants import GrantRequest, Revocation
+from serving.operations.grants import GrantRequest
 from serving.operations.notes import NoteRequest
+from serving.operations.totals import QuotaRequest, TotalRequest
 from serving.rest.openapi import openapi
-from training.requests import EvaluationRequest, JobRequest, ProfileRequest, QueryRequest, ScheduleRequest
+from training.requests import (
+    ChargeRequest,
+    EvaluationRequest,
+    JobRequest,
+    ProfileRequest,
+    QueryRequest,
+    Reasoned,
+    ScheduleRequest,
+)
 from training.requests.base import json_schema, request_fields
 from training.requests.fields import DELTA_PATTERN, matches
 from training.requests.registration import RegistrationRequest
@@ -33,7 +42,10 @@ BASES = {
     QueryRequest: {"dataset": "adult", "select": "select count(*) from adult"},
     RegistrationRequest: {"name": "adult"},
     GrantRequest: {"principal": "ana", "scope": "train", "on": "everything"},
-    Revocation: {"reason": "left"},
+    Reasoned: {"reason": "left"},
+    TotalRequest: {"reason": "more", "epsilon": "2"},
+    QuotaRequest: {"reason": "four", "analyst": "ana", "share": "0.5"},
+    ChargeRequest: {"mechanism": "table", "why": "published"},
     NoteRequest: {},
 }
 DOOR = {

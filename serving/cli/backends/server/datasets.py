@@ -27,13 +27,3 @@ class ServerDatasets(Datasets):
         """Return one dataset."""
         with self.connection.asking() as service:
             return dict(service.dataset(name).raw)
-
-    def decide(self, name: str, act: str, reason: str) -> Body:
-        """Withdraw, retire or restore a dataset."""
-        with self.connection.asking() as service:
-            return dict(service.decide_dataset(name, act, reason))
-
-    def charge(self, name: str, request: Body, plan: bool) -> Body:
-        """Charge a release that was made elsewhere, or plan to."""
-        with self.connection.asking() as service:
-            return dict(service.charge(name, plan=plan, **request))
