@@ -21,7 +21,7 @@ from typing import Any
 
 import dpserve_verify
 from accountant.log import state_text
-from dpserve_verify import audit
+from dpserve_verify import audit, entries
 from dpserve_verify.errors import LedgerUnavailable
 from dpserve_verify.system.files import PRIVATE
 
@@ -298,7 +298,7 @@ def _attach(owner: Any, values: Values, path: str) -> None:
             setattr(owner, name, StoredMap(values, part))
         elif type(value) is set:
             setattr(owner, name, StoredSet(values, part))
-        elif type(value).__module__.startswith(f"{audit.__name__}."):
+        elif type(value).__module__.startswith((f"{audit.__name__}.", f"{entries.__name__}.")):
             _attach(value, values, f"{part}.")
         elif type(value) is not list and name != "trust":
             raise TypeError(f"{part}: a reader of entries keeps dictionaries and sets, and no {type(value).__name__}")

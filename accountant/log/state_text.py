@@ -13,21 +13,13 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from dpserve_verify.audit import (
-    replay,
-    replay_access,
-    replay_blocks,
-    replay_budget,
-    replay_campaigns,
-    replay_keys,
-    replay_kinds,
-    replay_schedules,
-)
+from dpserve_verify.audit import replay, replay_blocks, replay_budget, replay_kinds
+from dpserve_verify.entries import access, campaigns, keys, learners, schedules
 from dpserve_verify.privacy import budget, filter, soundness
 
 _ROOMS = (
-    *(replay, replay_access, replay_blocks, replay_budget, replay_campaigns, replay_keys, replay_kinds),
-    *(replay_schedules, budget, filter, soundness),
+    *(replay, replay_blocks, replay_budget, replay_kinds, access, campaigns, keys, learners),
+    *(schedules, budget, filter, soundness),
 )
 _WRITE = json.JSONEncoder(separators=(",", ":")).encode
 _LIST, _TUPLE, _SET, _FROZEN, _MAP, _BYTES, _DECIMAL = "list", "tuple", "set", "frozenset", "map", "bytes", "decimal"

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from dpserve_verify.audit.replay_keys import KeyRing
 from dpserve_verify.audit.tree_of_entries import Findings, Head
+from dpserve_verify.entries.keys import KeyRing
 from dpserve_verify.errors import DpserveError
 from dpserve_verify.log.notes import verify_checkpoint
 

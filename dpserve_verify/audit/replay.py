@@ -12,20 +12,20 @@ from sys import intern
 from typing import ClassVar
 
 from dpserve_verify.audit.judge import Value
-from dpserve_verify.audit.replay_access import Rights
 from dpserve_verify.audit.replay_archive import Archive, judge_withdrawn
 from dpserve_verify.audit.replay_budget import Books, costs_of
-from dpserve_verify.audit.replay_campaigns import Campaigns
 from dpserve_verify.audit.replay_charges import Charges
-from dpserve_verify.audit.replay_keys import KeyRing
 from dpserve_verify.audit.replay_kinds import OF_DATASET, JobKind, read_kind
-from dpserve_verify.audit.replay_learners import Learners
 from dpserve_verify.audit.replay_made_from import Behind, Profiles
 from dpserve_verify.audit.replay_names import Names
 from dpserve_verify.audit.replay_person import person_total
-from dpserve_verify.audit.replay_schedules import Schedules
+from dpserve_verify.entries.access import Rights
+from dpserve_verify.entries.campaigns import Campaigns
 from dpserve_verify.entries.jobs import ASKED
+from dpserve_verify.entries.keys import KeyRing
 from dpserve_verify.entries.kinds import read_form
+from dpserve_verify.entries.learners import Learners
+from dpserve_verify.entries.schedules import Schedules
 from dpserve_verify.errors import DpserveError, LedgerInvalid
 from dpserve_verify.formats import canonical
 from dpserve_verify.formats.canonical import parse_decimal
@@ -99,11 +99,14 @@ class Replay:
             if not isinstance(decoded, dict) or not isinstance(kind, str):
                 raise LedgerInvalid("must be an object with a type")
             value = decoded
-            read_form(kind, decoded)
+            form = read_form(kind, decoded)
             require((kind == "genesis") == (seq == 0), "genesis: must be entry 0, and no other")
             if kind in ("reserved", "schedule-added", "dataset-appended"):
                 self.archive.require_open(value)
-            self._JUDGES[kind](self, seq, value)
+            if (judge := self._JUDGES.get(kind)) is None:
+                form.judge(self, seq)
+            else:
+                judge(self, seq, value)
             self.behind.note(seq, value)
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise LedgerInvalid(f"entry {seq}: not of its type's form ({error!r:.200})", entry=seq) from error
@@ -115,10 +118,6 @@ class Replay:
     def notes(self) -> list[str]:
         """Return what is no problem, and what a reader of the audit should know."""
         return [*self.books.blocks.notes, *self.access.notes]
-
-    def _judge_genesis(self, seq: int, value: Value) -> None:
-        require(value["origin"] == self.trust.origin, f"origin={value['origin']!r:.80}: must be {self.trust.origin}")
-        self.keys.judge_genesis(seq, value)
 
     def _judge_reserved(self, seq: int, value: Value) -> None:
         window = self.books.blocks.window(value)
@@ -224,7 +223,7 @@ class Replay:
         self.books.judge_after(value, dataset.families, job.by, job.window)
 
     def _judge_issued(self, seq: int, value: Value) -> None:
-        job = self._job(value)
+        job = self.job(value["reservation"])
         if job.state != "committed":
             raise LedgerInvalid(f"job {value['reservation']}: is {job.state}, must be committed")
         if job.issued is not None:
@@ -242,7 +241,7 @@ class Replay:
         """Judge a signed statement of what a committed job of this kind counted. Return the job, which has no other
         statement.
         """
-        job = self._job(value)
+        job = self.job(value["reservation"])
         require(job.state == "committed", f"job {value['reservation']}: is {job.state}, must be committed")
         require(job.issued is None, f"job {value['reservation']}: has a statement, as entry {job.issued}")
         require(job.kind is kind, f"job {value['reservation']}: {job.kind.value}; another entry ends it")
@@ -276,7 +275,7 @@ class Replay:
 
     def _judge_derived(self, seq: int, value: Value) -> None:
         """Judge `derived`: an edited model, made from a certified one of the same job and name, for no price."""
-        job, base = self._job(value), value["base"]
+        job, base = self.job(value["reservation"]), value["base"]
         require(base in self.issued, f"base={base!r:.40}: must be a certified model before")
         chain = self.ancestors(base)
         require(chain[0] == job.issued, f"base={base}: is not a model of job {value['reservation']}")
@@ -320,28 +319,22 @@ class Replay:
         unknown = [name for name in concerns if name not in self.books.datasets]
         require(not unknown, f"concerns: {unknown!r:.80} are not registered before")
 
-    def _judge_token_revoked(self, seq: int, value: Value) -> None:
-        """Judge `token-revoked`: a good token ends, and what it made with it."""
-        self.access.judge_token_revoked(seq, value)
-        self.schedules.end_with_token(value["created"], seq)
-
-    def _job(self, value: Value) -> JobState:
-        number = value["reservation"]
+    def job(self, number: int) -> JobState:
+        """Return a job by its `reserved` entry. LedgerInvalid where none stands."""
         job = self.jobs.get(number)
         if job is None:
             raise LedgerInvalid(f"reservation={number!r:.40}: no such reservation stands before")
         return job
 
     def _move(self, value: Value, before: str, after: str) -> JobState:
-        job = self._job(value)
+        job = self.job(value["reservation"])
         if job.state != before:
             raise LedgerInvalid(f"job {value['reservation']}: is {job.state}, must be {before} to be {after}")
         job.state = after
         return job
 
-    # Kind -> who judges it, behind its form (`dpserve_verify.entries`).
+    # Kind -> who judges it, where that is not its form (`dpserve_verify.entries`).
     _JUDGES: ClassVar[dict[str, Callable[[Replay, int, Value], None]]] = {
-        "genesis": _judge_genesis,
         "dataset-registered": _judge_dataset,
         "person-total": lambda self, seq, value: person_total(self.books, seq, value),
         "dataset-joined": _judge_dataset,
@@ -362,26 +355,9 @@ class Replay:
         "model-promoted": _judge_placed,
         "model-retired": _judge_placed,
         "model-restored": _judge_placed,
-        "token-created": lambda self, *at: self.access.judge_token_created(*at),
-        "token-revoked": _judge_token_revoked,
-        "schedule-added": lambda self, seq, value: self.schedules.judge_added(seq, value, self.access, self.books),
-        "schedule-stopped": lambda self, *entry: self.schedules.judge_stopped(*entry),
-        "schedule-removed": lambda self, *entry: self.schedules.judge_removed(*entry),
-        "grant-added": lambda self, *at: self.access.judge_grant_added(*at, self.books),
-        "grant-revoked": lambda self, seq, value: self.access.judge_grant_revoked(seq, value),
-        "key-added": lambda self, seq, value: self.keys.judge_added(seq, value),
-        "key-retired": lambda self, seq, value: self.keys.judge_retired(seq, value),
-        "key-compromised": lambda self, *at: self.keys.judge_compromised(*at),
-        "campaign-opened": lambda self, seq, value: self.campaigns.judge_opened(value, self._job(value).state),
-        "campaign-closed": lambda self, seq, value: self.campaigns.judge_closed(value, self._job(value).state),
-        "campaign-round": lambda self, seq, value: self.campaigns.judge_round(value),
         "rows-compared": _judge_rows_compared,
-        "campaign-answered": lambda self, seq, value: self.campaigns.judge_answered(value, self._job(value).state),
-        "learner-admitted": lambda self, *at: self.learners.judge_admitted(*at, self.books.datasets),
-        "learner-removed": lambda self, _, value: self.learners.judge_removed(value),
         "charged": lambda self, _, value: self.charges.judge(self.books, value, self.trust.origin),
         "dataset-withdrawn": lambda self, _, value: judge_withdrawn(self, value),
-        "revoked": lambda self, seq, value: self.keys.judge_revoked(seq, value, self.issued),
         **dict.fromkeys(
             ("dataset-archived", "dataset-unarchived", "model-archived", "model-unarchived"),
             lambda self, _, value: self.archive.judge(value, self.books.datasets, self.names.champions),

@@ -6,10 +6,13 @@ A form is the one statement of what an entry of its kind holds: the audit reads 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from dpserve_verify.formats.forms import Form, Limits, form_field
 from dpserve_verify.privacy.budget import NAME_PATTERN
+
+if TYPE_CHECKING:
+    from dpserve_verify.audit.replay import Replay
 
 _BLANKS = r"\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"  # as str.strip has them
 _NAMED = "must be 1 to 64 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit"
@@ -34,6 +37,10 @@ class EntryForm(Form):
     """An entry of one kind, or of some that hold the same. Its class's `type` names them."""
 
     time: Time
+
+    def judge(self, replay: Replay, seq: int) -> None:
+        """Judge it, the entry at `seq`, by the entries before it, and take it in. LedgerInvalid says what is wrong."""
+        raise NotImplementedError
 
 
 class ReasonedForm(EntryForm):

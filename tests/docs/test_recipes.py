@@ -231,7 +231,7 @@ WALKS = {
     "kind of entry": {
         1: ("accountant/ledger/remarks.py", ("", REMARK)),
         2: ("accountant/store/entry_kinds.py", (LAST_KIND, LAST_KIND + '    "remark": EntryKind(),\n')),
-        3: ("dpserve_verify/entries/log.py", ("class KeyAdded(", REMARK_FORM)),
+        3: ("dpserve_verify/entries/keys.py", ("class KeyAdded(", REMARK_FORM)),
         4: (
             "dpserve_verify/audit/replay.py",
             ("    # Kind -> who", REPLAYED),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from accountant.keys.private_keys import KeyStore
 from dpserve_verify.audit.judge_models import Models
-from dpserve_verify.audit.replay_keys import KeyRing
 from dpserve_verify.audit.tree_of_entries import Findings
+from dpserve_verify.entries.keys import KeyRing
 from dpserve_verify.keys.trust import ROLES, IssuerKey, LogKey, PublicKeys, public_pem
 
 

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from trusts import followed
 
-from dpserve_verify.audit.replay_keys import KeyRing
+from dpserve_verify.entries.keys import KeyRing
 from dpserve_verify.entries.kinds import read_form
 from dpserve_verify.errors import LedgerInvalid
 from dpserve_verify.keys.trust import IssuerKey, LogKey, PublicKeys, fingerprint, load_public_pem, public_pem
@@ -30,18 +30,13 @@ def keyid(text: str) -> str:
 A, B, C = pem(), pem(), p256()  # issuers
 L, M, N = pem(), pem(), pem()  # logs
 PINNED = PublicKeys(ORIGIN, (IssuerKey(A),), L)
-RULES = {
-    "key-added": KeyRing.judge_added,
-    "key-retired": KeyRing.judge_retired,
-    "key-compromised": KeyRing.judge_compromised,
-    "revoked": KeyRing.judge_revoked,
-}
+FIRST = {"format": "dpserve-ledger/v1", "origin": ORIGIN, "issuer": A, "log": L}
 WHY = {"by": "operator", "reason": "a drill"}
 
 
 def ring(trust: PublicKeys = PINNED) -> KeyRing:
     ring = KeyRing(trust)
-    ring.judge_genesis(0, {"issuer": A, "log": L})
+    judge(ring, "genesis", 0, FIRST)
     return ring
 
 
@@ -55,14 +50,20 @@ def ended(text: str, role: str = "issuer", **changes) -> dict:
 
 def handover(ring: KeyRing, seq: int, new: str, old: str, role: str) -> None:
     """A rotation: two entries from `seq` on."""
-    ring.judge_added(seq, added(new, role))
-    ring.judge_retired(seq + 1, ended(old, role))
+    judge(ring, "key-added", seq, added(new, role))
+    judge(ring, "key-retired", seq + 1, ended(old, role))
 
 
 def judge(ring: KeyRing, kind: str, seq: int, value: dict, *more) -> None:
     """As an audit does: by the form of the kind, and then by its rule."""
-    read_form(kind, {"type": kind, "time": "2026-01-31T00:00:00Z", **value})
-    RULES[kind](ring, seq, value, *more)
+    rules = {
+        "genesis": ring.judge_genesis,
+        "key-added": ring.judge_added,
+        "key-retired": ring.judge_retired,
+        "key-compromised": ring.judge_compromised,
+        "revoked": ring.judge_revoked,
+    }
+    rules[kind](seq, read_form(kind, {"type": kind, "time": "2026-01-31T00:00:00Z", **value}), *more)
 
 
 def at(ring: KeyRing, size: int) -> str:
@@ -99,30 +100,30 @@ def test_a_log_rotation():
 
 def test_a_log_has_one_key_also_where_the_entry_that_retires_the_old_one_is_left_out():
     found = ring()
-    found.judge_added(7, added(M, "log"))
+    judge(found, "key-added", 7, added(M, "log"))
     assert [key.good for key in found.logs.values()] == [False, True]
     with pytest.raises(LedgerInvalid, match="retired by the entry after"):
-        found.judge_retired(9, ended(L, "log"))
+        judge(found, "key-retired", 9, ended(L, "log"))
     with pytest.raises(LedgerInvalid, match="retired by the entry after"):
-        found.judge_retired(8, ended(M, "log"))
+        judge(found, "key-retired", 8, ended(M, "log"))
 
 
 def test_a_compromised_issuer():
     found = ring()
-    found.judge_added(20, added(B))
-    found.judge_compromised(21, ended(A, after=9))
+    judge(found, "key-added", 20, added(B))
+    judge(found, "key-compromised", 21, ended(A, after=9))
     assert [sorted(found.issuer_keys(index)) for index in (9, 10, 20)] == [[keyid(A)], [], [keyid(B)]]
     with pytest.raises(LedgerInvalid, match="speaks for nothing after entry 9"):
-        found.judge_compromised(22, ended(A, after=9))
-    found.judge_compromised(22, ended(A, after=3))
+        judge(found, "key-compromised", 22, ended(A, after=9))
+    judge(found, "key-compromised", 22, ended(A, after=3))
     assert [sorted(found.issuer_keys(index)) for index in (3, 4)] == [[keyid(A)], []]
     assert found.ended == {keyid(A): "compromised"}
 
 
 def test_a_compromised_log_key_counts_no_more_by_itself():
     found = ring()
-    found.judge_added(20, added(M, "log"))
-    found.judge_compromised(21, ended(L, "log", after=9))
+    judge(found, "key-added", 20, added(M, "log"))
+    judge(found, "key-compromised", 21, ended(L, "log", after=9))
     trust = followed(found)
     assert trust.logs == (LogKey(L, 0, 11), LogKey(M, 21))
     assert at(found, 15) == L  # held against the entries, what it signed is evidence all the same
@@ -132,8 +133,8 @@ def test_a_retired_key_may_turn_out_compromised_but_not_be_good_for_longer():
     found = ring()
     handover(found, 7, B, A, "issuer")
     with pytest.raises(LedgerInvalid, match="was retired before"):
-        found.judge_compromised(12, ended(A, after=11))
-    found.judge_compromised(12, ended(A, after=2))
+        judge(found, "key-compromised", 12, ended(A, after=11))
+    judge(found, "key-compromised", 12, ended(A, after=2))
     assert found.issuers[keyid(A)].until == 3
 
 
@@ -178,7 +179,7 @@ def test_a_key_that_must_not_end(value):
 @pytest.mark.parametrize("after", [-1, 21, 10**6, True, "3", None])
 def test_compromised_after_no_entry(after):
     found = ring()
-    found.judge_added(20, added(B))
+    judge(found, "key-added", 20, added(B))
     with pytest.raises(LedgerInvalid, match="after[=:]"):
         judge(found, "key-compromised", 21, ended(A, after=after))
 
@@ -187,12 +188,12 @@ def test_retired_twice():
     found = ring()
     handover(found, 7, B, A, "issuer")
     with pytest.raises(LedgerInvalid, match="was retired before"):
-        found.judge_retired(9, ended(A))
+        judge(found, "key-retired", 9, ended(A))
 
 
 def test_revocations():
     found = ring()
-    found.judge_revoked(9, {"issued": 4, **WHY}, {4, 6})
+    judge(found, "revoked", 9, {"issued": 4, **WHY}, {4, 6})
     for index in (4, 5, True, "6", None):
         with pytest.raises(LedgerInvalid, match="issued[=:]"):
             judge(found, "revoked", 10, {"issued": index, **WHY}, {1, 4, 6} - {index})
@@ -208,19 +209,19 @@ def test_a_pinned_key_must_come_where_it_was_pinned():
         PublicKeys(ORIGIN, (IssuerKey(A),), B, 8, (LogKey(L, 0, 8),)),
     ):
         with pytest.raises(LedgerInvalid, match="names this key otherwise"):
-            ring(trust).judge_added(7, added(B))
+            judge(ring(trust), "key-added", 7, added(B))
     with pytest.raises(LedgerInvalid, match="names this key otherwise"):
-        ring(PublicKeys(ORIGIN, (IssuerKey(A),), M, 9, (LogKey(L, 0, 9),))).judge_added(7, added(M, "log"))
+        judge(ring(PublicKeys(ORIGIN, (IssuerKey(A),), M, 9, (LogKey(L, 0, 9),))), "key-added", 7, added(M, "log"))
 
 
 def test_a_pinned_end_is_not_undone():
     found = ring(PublicKeys(ORIGIN, (IssuerKey(A, 0, 30), IssuerKey(B, 7)), L))
-    found.judge_added(7, added(B))
+    judge(found, "key-added", 7, added(B))
     with pytest.raises(LedgerInvalid, match="good until 30"):
-        found.judge_retired(8, ended(A))
+        judge(found, "key-retired", 8, ended(A))
     found = ring(PublicKeys(ORIGIN, (IssuerKey(A),), M, 21, (LogKey(L, 0, 20),)))
-    found.judge_added(
-        20, added(M, "log")
+    judge(
+        found, "key-added", 20, added(M, "log")
     )  # compromised since, says the pinned trust: it is the narrower one that counts
     assert found.logs[keyid(L)].until == 21
 
@@ -242,7 +243,7 @@ def test_an_older_trust_follows_to_a_newer_one():
     assert newer.continues(PINNED)
     assert not PINNED.continues(newer)
     again = KeyRing(newer)
-    again.judge_genesis(0, {"issuer": A, "log": L})
+    judge(again, "genesis", 0, FIRST)
     handover(again, 7, M, L, "log")
     handover(again, 9, B, A, "issuer")
     assert followed(again) == newer

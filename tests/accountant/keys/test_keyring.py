@@ -27,8 +27,9 @@ from accountant.keys.key_files import PASSPHRASE_VARIABLE
 from accountant.ledger.ledger import Ledger
 from accountant.log import entries as log
 from accountant.store import store, tables
-from dpserve_verify.audit.replay_keys import KeyRing
 from dpserve_verify.certificates.certificate import verify
+from dpserve_verify.entries.keys import KeyRing
+from dpserve_verify.entries.kinds import read_form
 from dpserve_verify.errors import CertificateInvalid, InputError, KeyInvalid, LedgerInvalid
 from dpserve_verify.keys import dsse
 from dpserve_verify.keys.trust import IssuerKey, PublicKeys
@@ -74,12 +75,13 @@ def follow(home: Home, pinned: PublicKeys) -> PublicKeys:
     entries = home.ledger.log.entries(limit=10**6)
     for entry in entries:
         kind = entry.value["type"]
+        form = read_form(kind, entry.value)
         if kind == "revoked":
-            ring.judge_revoked(entry.seq, entry.value, issued)
+            ring.judge_revoked(entry.seq, form, issued)
         if kind == "issued":
             issued.add(entry.seq)
         if kind in readers:
-            readers[kind](entry.seq, entry.value)
+            readers[kind](entry.seq, form)
     with home.ledger.log.database.reading() as connection:
         before = 0
         for size, note in store.checkpoints(connection):

@@ -20,8 +20,8 @@ from accountant.errors import BudgetRefused, DataError, IdempotencyConflict, Pla
 from accountant.home import Home
 from accountant.noise import shares
 from accountant.privacy import gdp
-from dpserve_verify.audit.replay_campaigns import Campaigns
 from dpserve_verify.certificates.plain_words import plain, to_text
+from dpserve_verify.entries.campaigns import Campaigns
 from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid, LedgerUnavailable
 from dpserve_verify.privacy.budget import Budget, Relation
 from local.aggregator import rounds
@@ -645,14 +645,16 @@ def test_the_ledger_and_its_auditor_take_sums_alone_and_both_aggregators(place, 
     ):
         with pytest.raises(LedgerInvalid, match=word):
             judged.judge_reserved(8, wrong, rows)
-    about = {"reservation": 7, "definition": study.digest, "answer": "00" * 32, "reports": 3}
+    about = {"reservation": 7, "definition": study.digest}
+    opened, closed = SimpleNamespace(**about), SimpleNamespace(**about, reports=3)
+    first, second = (SimpleNamespace(**about, answer="00" * 32, aggregator=number) for number in (1, 2))
     with pytest.raises(LedgerInvalid, match="no aggregators now"):
-        judged.judge_answered({**about, "aggregator": 1}, "started")
-    judged.judge_opened(about, "started")
-    judged.judge_answered({**about, "aggregator": 1}, "started")
-    judged.judge_closed(about, "started")
+        judged.judge_answered(first, "started")
+    judged.judge_opened(opened, "started")
+    judged.judge_answered(first, "started")
+    judged.judge_closed(closed, "started")
     with pytest.raises(LedgerInvalid, match="no aggregators now"):
-        judged.judge_answered({**about, "aggregator": 2}, "started")
+        judged.judge_answered(second, "started")
     with pytest.raises(LedgerInvalid, match="needs both"):
         judged.require_answered(7, "released")
     judged.states[7].summed.add(2)

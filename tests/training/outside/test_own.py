@@ -19,9 +19,9 @@ from accountant.errors import JobFailed
 from accountant.home import Home
 from accountant.ledger import learner_admissions
 from accountant.ledger.families.records import Why
-from dpserve_verify.audit.replay_learners import Learners
 from dpserve_verify.certificates import sentences
 from dpserve_verify.entries.kinds import read_form
+from dpserve_verify.entries.learners import Learners
 from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid
 from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.declared import purpose_of_own
@@ -290,8 +290,8 @@ def test_a_query_that_fails_on_real_rows_is_burned_and_tells_nothing(home, place
 
 def test_an_auditor_refuses_a_job_that_asks_what_its_admission_does_not_declare():
     begun = {
-        "name": "mine", "digest": "a" * 64, "class": "L", "author": "Ada", "report": "b" * 64, "neighbours": 3,
-        "reason": "r", "by": "s",
+        "type": "learner-admitted", "time": "2026-01-31T00:00:00Z", "name": "mine", "digest": "a" * 64, "class": "L",
+        "author": "Ada", "report": "b" * 64, "neighbours": 3, "reason": "r", "by": "s",
     }  # fmt: skip
     plan_of = [{"purpose": purpose_of_own("Own"), "mechanism": "x", "event": {}, "count": 1}]
     parameters = {"code": "a" * 64, "author": "Ada", "admitted_by": "s", "admission": 5}
@@ -303,15 +303,14 @@ def test_an_auditor_refuses_a_job_that_asks_what_its_admission_does_not_declare(
         ({"declared": ["Own"]}, {**tested, "parameters": {**parameters, "tested": 30}}, False),
     ):  # fmt: skip
         judge = Learners()
-        judge.judge_admitted(5, begun | declared, ["adult"])
+        judge.judge_admitted(5, read_form("learner-admitted", begun | declared), ["adult"])
         with nullcontext() if sound else pytest.raises(LedgerInvalid):
             judge.judge_reserved(6, asked)
     with pytest.raises(LedgerInvalid, match="no admission declares it"):
         Learners().judge_reserved(6, {"learner": "ebm", "dataset": "adult", "plan": plan_of, "parameters": {}})
     for bad in ([], ["b", "a"], ["a b"], "Own"):
-        admitted = {"type": "learner-admitted", "time": "2026-01-31T00:00:00Z", **begun, "declared": bad}
         with pytest.raises(LedgerInvalid, match="declared"):
-            Learners().judge_admitted(read_form("learner-admitted", admitted) and 5, admitted, [])
+            Learners().judge_admitted(5, read_form("learner-admitted", {**begun, "declared": bad}), [])
 
 
 def test_a_query_may_be_a_transformation_of_opendp_where_that_is_installed():

@@ -1,22 +1,15 @@
-"""The keys as the entries give them, judged apart from the code that wrote them: who could sign what, and since when.
-
-It begins with what the reader has pinned: the first keys must be among them. A key that was added later is accepted
-because the log says so under a key that was good until then; where the pinned trust names it, both must agree. A pinned
-file may be older than the ledger, and then it knows less, or newer than a ledger that was exported, and then it knows
-more: it is never overruled by either.
-"""
+"""The beginning of a ledger, and its keys."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from dpserve_verify.errors import DpserveError, LedgerInvalid
 from dpserve_verify.keys.trust import (
-    ROLES,
     PublicKey,
     PublicKeys,
     fingerprint,
@@ -24,6 +17,80 @@ from dpserve_verify.keys.trust import (
     load_public_pem,
 )
 from dpserve_verify.privacy.soundness import require
+
+if TYPE_CHECKING:
+    from dpserve_verify.audit.replay import Replay
+from typing import Annotated, Literal
+
+from dpserve_verify.entries.entry import EntryForm, Index, ReasonedForm, Text
+from dpserve_verify.formats.forms import Limits, form_field
+
+FORMAT = "dpserve-ledger/v1"
+Role = Annotated[Literal["issuer", "log"], Limits(refusal="must be one of ('issuer', 'log')")]
+
+
+class Genesis(EntryForm):
+    """The ledger begins, with its first keys."""
+
+    type: Literal["genesis"]
+    format: Annotated[Literal["dpserve-ledger/v1"], Limits(refusal=f"must be {FORMAT}")]
+    origin: Text
+    issuer: Text = form_field(about="PEM of the public key that signs certificates")
+    log: Text = form_field(about="PEM of the public key that signs checkpoints")
+
+    def judge(self, replay: Replay, seq: int) -> None:
+        """Judge it, as `EntryForm.judge`."""
+        require(self.origin == replay.trust.origin, f"origin={self.origin!r:.80}: must be {replay.trust.origin}")
+        replay.keys.judge_genesis(seq, self)
+
+
+class KeyAdded(ReasonedForm):
+    """A key may sign from here on."""
+
+    type: Literal["key-added"]
+    role: Role
+    keyid: Text
+    pem: Text
+
+    def judge(self, replay: Replay, seq: int) -> None:
+        """Judge it, as `EntryForm.judge`."""
+        replay.keys.judge_added(seq, self)
+
+
+class KeyRetired(ReasonedForm):
+    """A key signs no more; what it signed stands."""
+
+    type: Literal["key-retired"]
+    role: Role
+    keyid: Text
+
+    def judge(self, replay: Replay, seq: int) -> None:
+        """Judge it, as `EntryForm.judge`."""
+        replay.keys.judge_retired(seq, self)
+
+
+class KeyCompromised(ReasonedForm):
+    """A key speaks for nothing after an entry."""
+
+    type: Literal["key-compromised"]
+    role: Role
+    keyid: Text
+    after: Index
+
+    def judge(self, replay: Replay, seq: int) -> None:
+        """Judge it, as `EntryForm.judge`."""
+        replay.keys.judge_compromised(seq, self)
+
+
+class Revoked(ReasonedForm):
+    """A certificate is good no more."""
+
+    type: Literal["revoked"]
+    issued: Index = form_field(about="index of the entry that bound the certificate")
+
+    def judge(self, replay: Replay, seq: int) -> None:
+        """Judge it, as `EntryForm.judge`."""
+        replay.keys.judge_revoked(seq, self, replay.issued)
 
 
 @dataclass(slots=True)
@@ -76,22 +143,22 @@ class KeyRing:
         """Explain, by keyid, how each key ended that may not sign any more."""
         return {keyid: key.ended for keyid, key in self.keys.items() if key.ended is not None}
 
-    def judge_genesis(self, seq: int, value: Mapping[str, Any]) -> None:
+    def judge_genesis(self, seq: int, form: Genesis) -> None:
         """Judge the first keys: the log's must be the pinned one, the issuer's a pinned one, both from the
         beginning.
         """
         first = self.trust.logs[0]
-        require(value["log"] == first.pem and first.from_size == 0, "log: must be the pinned log key")
+        require(form.log == first.pem and first.from_size == 0, "log: must be the pinned log key")
         pinned = [key.pem for key in self.trust.issuers if key.from_index == seq]
-        require(value["issuer"] in pinned, "issuer: must be a pinned issuer key, valid from entry 0")
-        for role in ROLES:
-            self.keys[_keyid(role, value[role])] = KeyState(role, value[role], seq, seq)
+        require(form.issuer in pinned, "issuer: must be a pinned issuer key, valid from entry 0")
+        for role, pem in (("issuer", form.issuer), ("log", form.log)):
+            self.keys[_keyid(role, pem)] = KeyState(role, pem, seq, seq)
 
-    def judge_added(self, seq: int, value: Mapping[str, Any]) -> None:
+    def judge_added(self, seq: int, form: KeyAdded) -> None:
         """Take in a `key-added` entry. LedgerInvalid where it is not in order."""
-        role, pem = value["role"], value["pem"]
+        role, pem = form.role, form.pem
         keyid = _keyid(role, pem)
-        require(value["keyid"] == keyid, f"keyid={value['keyid']!r:.80}: must be the key's fingerprint {keyid}")
+        require(form.keyid == keyid, f"keyid={form.keyid!r:.80}: must be the key's fingerprint {keyid}")
         require(keyid not in self.keys, f"keyid={keyid}: was a key of this ledger before")
         first = seq + 1 if role == "log" else seq
         firsts = {("issuer", key.pem): key.from_index for key in self.trust.issuers}
@@ -104,35 +171,33 @@ class KeyRing:
                     self._close(key, first)
         self.keys[keyid] = KeyState(role, pem, seq, first)
 
-    def judge_retired(self, seq: int, value: Mapping[str, Any]) -> None:
+    def judge_retired(self, seq: int, form: KeyRetired) -> None:
         """Take in a `key-retired` entry. LedgerInvalid where it is not in order."""
-        key = self._require_known(value)
+        key = self._require_known(form)
         if key.role == "log":  # says what the entry before it has done
             handed_over = [key_state for key_state in self.logs.values() if key_state.added == seq - 1]
             replaced = bool(handed_over) and (key.until, key.ended) == (handed_over[0].first, "retired")
-            require(
-                replaced, f"keyid={value['keyid']}: a log key is retired by the entry after the one that adds the next"
-            )
+            require(replaced, f"keyid={form.keyid}: a log key is retired by the entry after the one that adds the next")
             return
-        require(key.good, f"keyid={value['keyid']}: was {key.ended} before")
-        self._require_other(value["keyid"], key)
+        require(key.good, f"keyid={form.keyid}: was {key.ended} before")
+        self._require_other(form.keyid, key)
         self._close(key, seq)
 
-    def judge_compromised(self, seq: int, value: Mapping[str, Any]) -> None:
+    def judge_compromised(self, seq: int, form: KeyCompromised) -> None:
         """Take in a `key-compromised` entry. LedgerInvalid where it is not in order."""
-        key, after = self._require_known(value), value["after"]
+        key, after = self._require_known(form), form.after
         require(after < seq, f"after={after!r:.40}: must be the index of an entry before")
-        self._require_other(value["keyid"], key)
+        self._require_other(form.keyid, key)
         until = max(key.first, after + 1 + (key.role == "log"))
         good = key.until is None or until < key.until or (key.ended == "retired" and until == key.until)
-        require(good, f"keyid={value['keyid']}: was {key.ended} before, and speaks for nothing after entry {after}")
+        require(good, f"keyid={form.keyid}: was {key.ended} before, and speaks for nothing after entry {after}")
         key.until, key.ended = until, "compromised"
 
-    def judge_revoked(self, seq: int, value: Mapping[str, Any], issued: Collection[int]) -> None:
+    def judge_revoked(self, seq: int, form: Revoked, issued: Collection[int]) -> None:
         """Judge `revoked`: a certificate is good no more. `issued`: indices of the `issued` and `derived` entries so
         far.
         """
-        index = value["issued"]
+        index = form.issued
         require(index in issued, f"issued={index!r:.40}: must be the index of an `issued` or `derived` entry before")
         require(index not in self.revocations, f"issued={index}: was revoked before")
         self.revocations[index] = seq
@@ -167,11 +232,11 @@ class KeyRing:
         missing = [pem for pem, first in firsts.items() if pem not in added and first < size]
         require(not missing, f"keys: the pinned trust names {len(missing)} that the ledger does not add")
 
-    def _require_known(self, value: Mapping[str, Any]) -> KeyState:
-        keyid = value["keyid"]
+    def _require_known(self, form: KeyRetired | KeyCompromised) -> KeyState:
+        keyid = form.keyid
         require(keyid in self.keys, f"keyid={keyid!r:.80}: no such key was added before")
         role = self.keys[keyid].role
-        require(value["role"] == role, f"role={value['role']!r:.40}: must be {role}")
+        require(form.role == role, f"role={form.role!r:.40}: must be {role}")
         return self.keys[keyid]
 
     def _require_other(self, keyid: str, key: KeyState) -> None:
@@ -193,10 +258,3 @@ def _keyid(role: str, pem: str) -> str:
         return fingerprint(load_log_pem(pem) if role == "log" else load_public_pem(pem))
     except DpserveError as error:
         raise LedgerInvalid(f"{role}: {error.message}") from error
-
-
-def require_reasons(value: Mapping[str, Any]) -> None:
-    """Raise LedgerInvalid unless the entry says who did it and why."""
-    for name in ("by", "reason"):
-        text = value[name]
-        require(isinstance(text, str) and bool(text.strip()), f"{name}: must be a text that says something")
