@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dpserve_verify.audit.replay import Replay
-from dpserve_verify.audit.replay_kinds import JobKind
+from dpserve_verify.entries.job_kinds import JobKind
 
 FOLDERS = {
     JobKind.EVALUATION: ("evaluations", "what a model is worth"),

@@ -13,12 +13,12 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from dpserve_verify.audit import replay, replay_blocks, replay_budget, replay_kinds
-from dpserve_verify.entries import access, campaigns, keys, learners, schedules
+from dpserve_verify.audit import replay, replay_blocks, replay_budget
+from dpserve_verify.entries import access, campaigns, job_kinds, keys, learners, schedules
 from dpserve_verify.privacy import budget, filter, soundness
 
 _ROOMS = (
-    *(replay, replay_blocks, replay_budget, replay_kinds, access, campaigns, keys, learners),
+    *(replay, replay_blocks, replay_budget, access, campaigns, job_kinds, keys, learners),
     *(schedules, budget, filter, soundness),
 )
 _WRITE = json.JSONEncoder(separators=(",", ":")).encode

@@ -12,15 +12,15 @@ from sys import intern
 from typing import ClassVar
 
 from dpserve_verify.audit.judge import Value
-from dpserve_verify.audit.replay_archive import Archive, judge_withdrawn
 from dpserve_verify.audit.replay_budget import Books, costs_of
 from dpserve_verify.audit.replay_charges import Charges
-from dpserve_verify.audit.replay_kinds import OF_DATASET, JobKind, read_kind
 from dpserve_verify.audit.replay_made_from import Behind, Profiles
 from dpserve_verify.audit.replay_names import Names
 from dpserve_verify.audit.replay_person import person_total
 from dpserve_verify.entries.access import Rights
 from dpserve_verify.entries.campaigns import Campaigns
+from dpserve_verify.entries.datasets import Archive
+from dpserve_verify.entries.job_kinds import OF_DATASET, JobKind, read_kind
 from dpserve_verify.entries.jobs import ASKED
 from dpserve_verify.entries.keys import KeyRing
 from dpserve_verify.entries.kinds import read_form
@@ -187,7 +187,7 @@ class Replay:
             self._keys.add(owned_key)
 
     def _judge_started(self, seq: int, value: Value) -> None:
-        job = self._move(value, "reserved", "started")
+        job = self.move(value["reservation"], "reserved", "started")
         self.learners.judge_started(value["reservation"])
         if job.evaluates in self.jobs:
             require(self.jobs[job.evaluates].issued is not None, f"job {job.evaluates}: has made no model to evaluate")
@@ -199,7 +199,7 @@ class Replay:
         """Judge `resumed`: a job goes on, for no price, as what was drawn is not drawn again
         (docs/privacy/resumed.md).
         """
-        job, times = self._move(value, "started", "started"), value["times"]
+        job, times = self.move(value["reservation"], "started", "started"), value["times"]
         require(
             times == job.resumed + 1 <= MOST_RESUMED,
             f"times={times!r:.40}: must be {job.resumed + 1}, and at most {MOST_RESUMED}",
@@ -209,82 +209,17 @@ class Replay:
         due = [*(job.window or (1, 1))] if job.window or grown else None
         require(value.get("window") == due, f"window: must be {due}, where blocks are or were named")
 
-    def _judge_committed(self, seq: int, value: Value) -> None:
-        self.campaigns.require_answered(value["reservation"], value["released"])
-        self._move(value, "started", "committed").committed = seq
-
-    def _judge_burned(self, seq: int, value: Value) -> None:
-        self._move(value, "started", "burned")
-
     def _judge_released(self, seq: int, value: Value) -> None:
-        job = self._move(value, "reserved", "released")
+        job = self.move(value["reservation"], "reserved", "released")
         dataset = self.books.dataset(job.dataset, job.part, job.window)
         self.books.release(dataset, job.by, costs_of(job.costs, dataset))
         self.books.judge_after(value, dataset.families, job.by, job.window)
-
-    def _judge_issued(self, seq: int, value: Value) -> None:
-        job = self.job(value["reservation"])
-        if job.state != "committed":
-            raise LedgerInvalid(f"job {value['reservation']}: is {job.state}, must be committed")
-        if job.issued is not None:
-            raise LedgerInvalid(f"job {value['reservation']}: was issued before, as entry {job.issued}")
-        makes = job.kind is JobKind.TRAINING
-        require(makes, f"job {value['reservation']}: {job.kind.value}, and makes no model")
-        if value["name"] != job.model:
-            raise LedgerInvalid(f"name={value['name']!r:.80}: must be {job.model}")
-        job.issued = seq
-        self.issued.add(seq)
-        self.models[seq] = job.model, bytes.fromhex(value["model"])
-        self.names.note_issued(seq, job.model, job, self.jobs)
-
-    def _judge_statement(self, value: Value, kind: JobKind) -> JobState:
-        """Judge a signed statement of what a committed job of this kind counted. Return the job, which has no other
-        statement.
-        """
-        job = self.job(value["reservation"])
-        require(job.state == "committed", f"job {value['reservation']}: is {job.state}, must be committed")
-        require(job.issued is None, f"job {value['reservation']}: has a statement, as entry {job.issued}")
-        require(job.kind is kind, f"job {value['reservation']}: {job.kind.value}; another entry ends it")
-        require(value.get("dataset", job.dataset) == job.dataset, f"dataset: must be {job.dataset}")
-        require(value.get("name", job.model) == job.model, f"name={value.get('name')!r:.80}: must be {job.model}")
-        return job
-
-    def _judge_evaluated(self, seq: int, value: Value) -> None:
-        """Judge `evaluated`: a statement of what a model is worth, by an evaluation of that model."""
-        job = self._judge_statement(value, JobKind.EVALUATION)
-        measured = job.evaluates
-        certified = self.jobs[measured].issued if measured in self.jobs else measured
-        same = certified is not None and value["model"] == self.models[certified][1].hex()
-        require(same, f"model: must be that of entry {certified}, which was evaluated")
-        job.issued = seq
-        self.worths[seq] = int(certified or 0)
-
-    def _judge_profiled(self, seq: int, value: Value) -> None:
-        """Judge `profiled`: a statement of how the rows of a dataset are spread, by a profile of that dataset."""
-        job = self._judge_statement(value, JobKind.PROFILE)
-        job.issued = seq
-        counted = self.books.datasets[job.dataset]
-        part = job.part or ("training" if counted.held else "all")
-        self.profiles.note_profile(seq, value["reservation"], part, job.dataset, counted.families)
 
     def _judge_dataset(self, seq: int, value: Value) -> None:
         """Judge the registration of a dataset that founds a family, or is of families that stand."""
         enter = self.books.judge_registered if value["type"] == "dataset-registered" else self.books.judge_joined
         enter(seq, value)
         self.profiles.judge_named(value, value.get("families", [value["uuid"]]))
-
-    def _judge_derived(self, seq: int, value: Value) -> None:
-        """Judge `derived`: an edited model, made from a certified one of the same job and name, for no price."""
-        job, base = self.job(value["reservation"]), value["base"]
-        require(base in self.issued, f"base={base!r:.40}: must be a certified model before")
-        chain = self.ancestors(base)
-        require(chain[0] == job.issued, f"base={base}: is not a model of job {value['reservation']}")
-        require(value["name"] == job.model, f"name={value['name']!r:.80}: must be {job.model}")
-        ended = [ancestor for ancestor in chain if ancestor in self.keys.revocations]
-        require(not ended, f"base={base}: the certificate of entry {ended[:1]} was revoked before")
-        self.issued.add(seq)
-        self.models[seq] = job.model, bytes.fromhex(value["model"])
-        self.derived[seq] = base
 
     def ancestors(self, index: int) -> list[int]:
         """Return the entries that a certified model came from, the `issued` one first, its own last."""
@@ -293,32 +228,6 @@ class Replay:
             chain.insert(0, self.derived[chain[0]])
         return chain
 
-    def _judge_placed(self, seq: int, value: Value) -> None:
-        """Judge which certified model answers to its name, or is kept from serving. It changes no promise."""
-        issued = value["issued"]
-        require(issued in self.issued, f"issued={issued!r:.40}: must be a certified model before")
-        if value["type"] == "model-promoted":
-            self.names.note_promoted(value["name"], issued)
-        if "replaces" in value:
-            before = value["replaces"]
-            another = before != value["version"]
-            require(another, f"replaces={before!r:.40}: must be another version, a whole number from 1")
-        if "worth" in value:
-            speaks = value["worth"]
-            require(
-                self.worths.get(speaks) == issued,
-                f"worth={speaks!r:.40}: must be a statement before of what the certified model is worth",
-            )
-
-    def _judge_rows_compared(self, seq: int, value: Value) -> None:
-        """Judge `rows-compared`: a file was compared with registered datasets, and was not registered. It names
-        datasets that stand before, each once and in order, and nothing else of the rows.
-        """
-        concerns = value["concerns"]
-        require(concerns == sorted(set(concerns)), "concerns: must be names, each once and in order")
-        unknown = [name for name in concerns if name not in self.books.datasets]
-        require(not unknown, f"concerns: {unknown!r:.80} are not registered before")
-
     def job(self, number: int) -> JobState:
         """Return a job by its `reserved` entry. LedgerInvalid where none stands."""
         job = self.jobs.get(number)
@@ -326,10 +235,11 @@ class Replay:
             raise LedgerInvalid(f"reservation={number!r:.40}: no such reservation stands before")
         return job
 
-    def _move(self, value: Value, before: str, after: str) -> JobState:
-        job = self.job(value["reservation"])
+    def move(self, number: int, before: str, after: str) -> JobState:
+        """Bring a job from a state to another. LedgerInvalid where it is not in the first."""
+        job = self.job(number)
         if job.state != before:
-            raise LedgerInvalid(f"job {value['reservation']}: is {job.state}, must be {before} to be {after}")
+            raise LedgerInvalid(f"job {number}: is {job.state}, must be {before} to be {after}")
         job.state = after
         return job
 
@@ -339,27 +249,10 @@ class Replay:
         "person-total": lambda self, seq, value: person_total(self.books, seq, value),
         "dataset-joined": _judge_dataset,
         "dataset-appended": lambda self, *at: self.books.judge_appended(*at),
-        "blocks-dropped": lambda self, seq, value: self.books.blocks.judge_dropped(value, self.books.datasets),
         "budget-changed": lambda self, seq, value: self.books.judge_budget_changed(seq, value),
-        "quota-set": lambda self, *entry: self.books.judge_quota_set(*entry),
         "reserved": _judge_reserved,
         "started": _judge_started,
         "resumed": _judge_resumed,
-        "committed": _judge_committed,
-        "burned": _judge_burned,
         "released": _judge_released,
-        "issued": _judge_issued,
-        "derived": _judge_derived,
-        "evaluated": _judge_evaluated,
-        "profiled": _judge_profiled,
-        "model-promoted": _judge_placed,
-        "model-retired": _judge_placed,
-        "model-restored": _judge_placed,
-        "rows-compared": _judge_rows_compared,
         "charged": lambda self, _, value: self.charges.judge(self.books, value, self.trust.origin),
-        "dataset-withdrawn": lambda self, _, value: judge_withdrawn(self, value),
-        **dict.fromkeys(
-            ("dataset-archived", "dataset-unarchived", "model-archived", "model-unarchived"),
-            lambda self, _, value: self.archive.judge(value, self.books.datasets, self.names.champions),
-        ),
     }

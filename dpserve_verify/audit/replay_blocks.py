@@ -85,9 +85,8 @@ class Blocks:
         self.known.setdefault(value["dataset"], grown).blocks.append(state)
         return state
 
-    def judge_dropped(self, value: Value, datasets: Any) -> None:
+    def judge_dropped(self, name: str, upto: int, datasets: Any) -> None:
         """Judge `blocks-dropped`: the rows of the oldest blocks are deleted; no reservation names them after that."""
-        name, upto = value["dataset"], value["upto"]
         require(name in datasets, f"dataset={name!r:.80}: was never registered")
         grown = self.known.setdefault(name, Grown())
         require(grown.dropped < upto <= grown.last, f"upto={upto!r:.40}: must be a block with rows")

@@ -11,6 +11,8 @@ from uuid import UUID, uuid5
 
 from dpserve_verify.audit.judge import Account, Value, judge_filter, read_budget, spelt
 from dpserve_verify.audit.replay_blocks import Blocks, judge_reading, merge_equal_blocks
+from dpserve_verify.entries.budgets import QuotaSet
+from dpserve_verify.entries.datasets import DatasetWithdrawn
 from dpserve_verify.errors import LedgerInvalid
 from dpserve_verify.formats.canonical import decimal_string, parse_decimal
 from dpserve_verify.privacy.budget import NANO, Budget, Relation, from_nano, nano, parse_relation
@@ -220,11 +222,11 @@ class Books:
             contributions=value["unit"]["contributions"],
         )
 
-    def withdraw(self, value: Value) -> DatasetState:
+    def withdraw(self, form: DatasetWithdrawn) -> DatasetState:
         """Take out a dataset that nothing holds to, with the family that it founded: its name and its rows may come
         again. LedgerInvalid where another dataset of its families came after it, or it has grown.
         """
-        name, registered = value["dataset"], value["registered"]
+        name, registered = form.dataset, form.registered
         require(name in self.datasets, f"dataset={name!r:.80}: was never registered")
         dataset = self.datasets[name]
         require(registered == dataset.seq, f"registered={registered!r:.40}: must be entry {dataset.seq}")
@@ -323,15 +325,15 @@ class Books:
         if value["after"] != lines:
             raise LedgerInvalid(f"after: is not what the entries before it give, {lines}")
 
-    def judge_quota_set(self, seq: int, value: Value) -> None:
+    def judge_quota_set(self, form: QuotaSet) -> None:
         """Judge `quota-set`: how much of a family's budget one analyst may use, or everybody else."""
-        share = parse_decimal(value["share"])
-        self.family(value["family"])
+        share = parse_decimal(form.share)
+        self.family(form.family)
         require(0 < share <= 1, f"share={share}: must be above 0 and at most 1")
-        require(decimal_string(share) == value["share"], "share: must be in its one spelling")
-        for account in self.accounts_of(value["family"]):
-            account.quotas[value["analyst"]] = share
-            account.analysts.setdefault(value["analyst"], account.nothing())
+        require(decimal_string(share) == form.share, "share: must be in its one spelling")
+        for account in self.accounts_of(form.family):
+            account.quotas[form.analyst] = share
+            account.analysts.setdefault(form.analyst, account.nothing())
 
     def family(self, identity: Any) -> FamilyState:
         """Return the family of this identity. LedgerInvalid where no entry founded one."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from dpserve_verify.audit.replay_kinds import JobKind
+from dpserve_verify.entries.job_kinds import JobKind
 from dpserve_verify.privacy.soundness import require
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from dpserve_verify.entries.entry import (
     Accounts,
@@ -23,6 +23,9 @@ from dpserve_verify.entries.entry import (
 )
 from dpserve_verify.formats.forms import Form, Limits, form_field
 from dpserve_verify.privacy.made_from import MOST
+
+if TYPE_CHECKING:
+    from dpserve_verify.audit.replay import Replay
 
 
 class BudgetChanged(EntryForm):
@@ -47,6 +50,10 @@ class QuotaSet(EntryForm):
     share: Figure
     reason: Words
     by: Words
+
+    def judge(self, replay: Replay, seq: int) -> None:
+        """Judge it, as `EntryForm.judge`."""
+        replay.books.judge_quota_set(self)
 
 
 class ReleaseForm(Form):

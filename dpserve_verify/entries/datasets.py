@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from dpserve_verify.entries.entry import (
     Budget,
@@ -24,6 +26,10 @@ from dpserve_verify.entries.entry import (
 )
 from dpserve_verify.formats.forms import Form, Limits, form_field
 from dpserve_verify.privacy.made_from import MOST
+from dpserve_verify.privacy.soundness import require
+
+if TYPE_CHECKING:
+    from dpserve_verify.audit.replay import Replay
 
 DOORS = ("append", "evaluate", "register")  # where files are compared with registered datasets
 Relation = Annotated[Literal["replace-one", "add-remove"], Limits(refusal="must be replace-one or add-remove")]
@@ -154,6 +160,10 @@ class BlocksDropped(ReasonedForm):
     dataset: Name
     upto: Count
 
+    def judge(self, replay: Replay, seq: int) -> None:
+        """Judge it, as `EntryForm.judge`."""
+        replay.books.blocks.judge_dropped(self.dataset, self.upto, replay.books.datasets)
+
 
 class DatasetArchived(ReasonedForm):
     """A dataset takes no job, or takes them again."""
@@ -161,17 +171,39 @@ class DatasetArchived(ReasonedForm):
     type: Literal["dataset-archived", "dataset-unarchived"]
     dataset: Name
 
+    def judge(self, replay: Replay, seq: int) -> None:
+        """Judge it, as `EntryForm.judge`."""
+        replay.archive.judge("dataset", self.dataset, self.type == "dataset-archived", replay.books.datasets)
+
 
 class DatasetWithdrawn(ReasonedForm):
-    """A registration ends, as if it had never been."""
+    """A registration ends, as if it had never been: no job on the dataset stands, and nothing that names it would pass
+    to another one of its name.
+    """
 
     type: Literal["dataset-withdrawn"]
     dataset: Name
     registered: Index
 
+    def judge(self, replay: Replay, seq: int) -> None:
+        """Judge it, as `EntryForm.judge`."""
+        name, families = self.dataset, replay.books.family_names(self.dataset)
+        standing = [number for number, job in replay.jobs.items() if job.dataset == name and job.state != "released"]
+        require(not standing, f"dataset: job {standing[:1]} on it was reserved, and not given back")
+        require(not replay.charges.on(self.registered), "dataset: a release made elsewhere was charged to it")
+        replay.learners.require_none(name)
+        dataset = replay.books.withdraw(self)
+        founded = families if dataset.families == (dataset.uuid,) else []
+        grants = replay.access.standing([("dataset", name), *(("family", called) for called in founded)], self.time)
+        require(not grants, f"dataset: grant {grants[:1]} is on it")
+        living = {at: state for at, state in replay.schedules.states.items() if state.ended is None}
+        asking = [at for at, state in living.items() if state.asked.get("dataset") == name]
+        require(not asking, f"dataset: schedule {asking[:1]} is on it")
+        replay.archive.names.discard(("dataset", name))
+
 
 class RowsCompared(EntryForm):
-    """A file was compared with registered datasets, and was not registered."""
+    """A file was compared with registered datasets, and was not registered. It says nothing else of the rows."""
 
     type: Literal["rows-compared"]
     door: Annotated[Literal["append", "evaluate", "register"], Limits(refusal=f"must be one of {[*DOORS]}")]
@@ -179,3 +211,27 @@ class RowsCompared(EntryForm):
     concerns: list[Name]
     by: Text
     data: Hex | None = form_field(absent=True)
+
+    def judge(self, replay: Replay, seq: int) -> None:
+        """Judge it, as `EntryForm.judge`."""
+        require(self.concerns == sorted(set(self.concerns)), "concerns: must be names, each once and in order")
+        unknown = [name for name in self.concerns if name not in replay.books.datasets]
+        require(not unknown, f"concerns: {unknown!r:.80} are not registered before")
+
+
+@dataclass
+class Archive:
+    """The datasets and models that are archived, by what they are and their name."""
+
+    names: set[tuple[str, str]] = field(default_factory=set)
+
+    def require_open(self, value: Mapping[str, Any]) -> None:
+        """Judge a job, a schedule or a block: its dataset is not archived."""
+        name = value["asked"]["dataset"] if value["type"] == "schedule-added" else value["dataset"]
+        require(("dataset", name) not in self.names, f"dataset={name!r:.80}: is archived, and takes no further one")
+
+    def judge(self, what: str, name: str, begins: bool, known: Collection[str]) -> None:
+        """Judge that a dataset or a certified model of that name is archived once, and unarchived after that."""
+        require(name in known, f"{what}={name!r:.80}: there is none of that name before")
+        require(((what, name) in self.names) is not begins, f"{what}={name!r:.80}: is so already")
+        (self.names.add if begins else self.names.discard)((what, name))

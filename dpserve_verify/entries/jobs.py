@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from dpserve_verify.entries.entry import (
     Accounts,
@@ -14,11 +14,13 @@ from dpserve_verify.entries.entry import (
     Mark,
     Name,
     Price,
-    ReasonedForm,
     Text,
 )
 from dpserve_verify.formats.forms import Form, Limits, form_field
 from dpserve_verify.privacy.made_from import MOST
+
+if TYPE_CHECKING:
+    from dpserve_verify.audit.replay import Replay
 
 
 class RunForm(Form):
@@ -117,6 +119,11 @@ class Committed(EntryForm):
     reservation: Index
     released: Hex
 
+    def judge(self, replay: Replay, seq: int) -> None:
+        """Judge it, as `EntryForm.judge`."""
+        replay.campaigns.require_answered(self.reservation, self.released)
+        replay.move(self.reservation, "started", "committed").committed = seq
+
 
 class Burned(EntryForm):
     """A job came to nothing after it had begun."""
@@ -125,6 +132,10 @@ class Burned(EntryForm):
     reservation: Index
     reason: str
 
+    def judge(self, replay: Replay, seq: int) -> None:
+        """Judge it, as `EntryForm.judge`."""
+        replay.move(self.reservation, "started", "burned")
+
 
 class Released(EntryForm):
     """A job was given up before it began, and its price is given back."""
@@ -132,33 +143,3 @@ class Released(EntryForm):
     type: Literal["released"]
     reservation: Index
     after: Accounts
-
-
-class Issued(EntryForm):
-    """The certificate of a model, or a statement of what a model is worth."""
-
-    type: Literal["issued", "evaluated"]
-    reservation: Index
-    statement: Hex
-    model: Hex
-    name: Name
-
-
-class Derived(ReasonedForm):
-    """The certificate of an edited model."""
-
-    type: Literal["derived"]
-    base: Index
-    reservation: Index
-    statement: Hex
-    model: Hex
-    name: Name
-
-
-class Profiled(EntryForm):
-    """The statement of how the rows of a dataset are spread."""
-
-    type: Literal["profiled"]
-    reservation: Index
-    statement: Hex
-    dataset: Name

@@ -8,12 +8,23 @@ from __future__ import annotations
 import json
 from typing import Any, get_args, get_type_hints
 
-from dpserve_verify.entries import access, budgets, campaigns, datasets, jobs, keys, learners, models, schedules
+from dpserve_verify.entries import (
+    access,
+    budgets,
+    campaigns,
+    datasets,
+    jobs,
+    keys,
+    learners,
+    models,
+    schedules,
+    statements,
+)
 from dpserve_verify.entries.entry import EntryForm
 from dpserve_verify.errors import LedgerInvalid
 from dpserve_verify.formats.forms import NotOfTheForm, tagged_schema
 
-_ROOMS = (keys, datasets, budgets, jobs, models, access, schedules, campaigns, learners)
+_ROOMS = (keys, datasets, budgets, jobs, statements, models, access, schedules, campaigns, learners)
 _CLASSES = [
     each
     for room in _ROOMS

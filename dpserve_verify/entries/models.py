@@ -2,30 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from dpserve_verify.entries.entry import Count, Index, Name, ReasonedForm
 from dpserve_verify.formats.forms import form_field
+from dpserve_verify.privacy.soundness import require
+
+if TYPE_CHECKING:
+    from dpserve_verify.audit.replay import Replay
 
 
-class ModelPlaced(ReasonedForm):
+class PlacedForm(ReasonedForm):
+    """Which certified model answers to its name, or is kept from serving. It changes no promise."""
+
+    name: Name
+    version: Count
+    issued: Index
+
+    def judge(self, replay: Replay, seq: int) -> None:
+        """Judge it, as `EntryForm.judge`."""
+        require(self.issued in replay.issued, f"issued={self.issued!r:.40}: must be a certified model before")
+
+
+class ModelPlaced(PlacedForm):
     """A version is taken out of service, or comes back."""
 
     type: Literal["model-retired", "model-restored"]
-    name: Name
-    version: Count
-    issued: Index
 
 
-class ModelPromoted(ReasonedForm):
+class ModelPromoted(PlacedForm):
     """A version answers to the model's name."""
 
     type: Literal["model-promoted"]
-    name: Name
-    version: Count
-    issued: Index
     replaces: Count | None = form_field(absent=True)
     worth: Index | None = form_field(absent=True, about="the statement that speaks for it")
+
+    def judge(self, replay: Replay, seq: int) -> None:
+        """Judge it, as `EntryForm.judge`."""
+        super().judge(replay, seq)
+        replay.names.note_promoted(self.name, self.issued)
+        another = self.replaces != self.version
+        require(another, f"replaces={self.replaces!r:.40}: must be another version, a whole number from 1")
+        same = self.worth is None or replay.worths.get(self.worth) == self.issued
+        require(same, f"worth={self.worth!r:.40}: must be a statement before of what the certified model is worth")
 
 
 class ModelArchived(ReasonedForm):
@@ -33,3 +52,7 @@ class ModelArchived(ReasonedForm):
 
     type: Literal["model-archived", "model-unarchived"]
     name: Name
+
+    def judge(self, replay: Replay, seq: int) -> None:
+        """Judge it, as `EntryForm.judge`."""
+        replay.archive.judge("model", self.name, self.type == "model-archived", replay.names.champions)

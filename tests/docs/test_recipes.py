@@ -90,20 +90,16 @@ def remark(ledger: Ledger, text: str, by: str) -> int:
     with ledger.log.writing() as writer:
         return writer.append("remark", text=text, by=by)
 '''
-REPLAYED = """    def _remark(self, seq: int, value: Value) -> None:
-        require(bool(value["text"].strip()), "remark: must say something")
-
-    # Kind -> who"""
-
-TAKEN = """        "burned": _judge_burned,
-        "remark": _remark,
-"""
 REMARK_FORM = """class Remark(EntryForm):
     \"\"\"A toy.\"\"\"
 
     type: Literal["remark"]
     text: str
     by: Text
+
+    def judge(self, replay: Replay, seq: int) -> None:
+        \"\"\"Judge that it says something.\"\"\"
+        require(bool(self.text.strip()), "remark: must say something")
 
 
 class KeyAdded("""
@@ -122,20 +118,15 @@ class Count(JobKind):
 
 TRAINING = Training()
 """
-COUNTED_BY_AUDITOR = """    def _counted(self, seq: int, value: Value) -> None:
-        self._judge_statement(value, JobKind.COUNT).issued = seq
-
-    # Kind -> who"""
-COUNTED = """        "burned": _judge_burned,
-        "counted": _counted,
-"""
-COUNTED_FORM = """class Counted(EntryForm):
+COUNTED_FORM = """class Counted(StatementForm):
     \"\"\"A toy.\"\"\"
 
     type: Literal["counted"]
-    reservation: Index
-    statement: Hex
     dataset: Name
+
+    def judge(self, replay: Replay, seq: int) -> None:
+        \"\"\"Judge that it ends a count.\"\"\"
+        self.require_job(replay, JobKind.COUNT).issued = seq
 
 
 class Profiled("""
@@ -232,12 +223,7 @@ WALKS = {
         1: ("accountant/ledger/remarks.py", ("", REMARK)),
         2: ("accountant/store/entry_kinds.py", (LAST_KIND, LAST_KIND + '    "remark": EntryKind(),\n')),
         3: ("dpserve_verify/entries/keys.py", ("class KeyAdded(", REMARK_FORM)),
-        4: (
-            "dpserve_verify/audit/replay.py",
-            ("    # Kind -> who", REPLAYED),
-            (TAKEN.partition("\n")[0] + "\n", TAKEN),
-        ),
-        5: ("serving/pages/parts/entry_text.py", ('    "genesis": (', WORDS)),
+        4: ("serving/pages/parts/entry_text.py", ('    "genesis": (', WORDS)),
     },
     "kind of job": {
         1: (
@@ -246,7 +232,7 @@ WALKS = {
             ('    "profile": Profile,\n', '    "profile": Profile,\n    "count": Count,\n'),
         ),
         2: (
-            "dpserve_verify/audit/replay_kinds.py",
+            "dpserve_verify/entries/job_kinds.py",
             (
                 '    PROFILE = "profiles a dataset"\n',
                 '    PROFILE = "profiles a dataset"\n    COUNT = "counts a dataset"\n',
@@ -292,12 +278,7 @@ WALKS = {
 }
 ENDS_A_COUNT = (  # by the recipe before: the entry that ends it
     ("accountant/store/entry_kinds.py", (LAST_KIND, LAST_KIND + '    "counted": EntryKind(),\n')),
-    ("dpserve_verify/entries/jobs.py", ("class Profiled(", COUNTED_FORM)),
-    (
-        "dpserve_verify/audit/replay.py",
-        ("    # Kind -> who", COUNTED_BY_AUDITOR),
-        (COUNTED.partition("\n")[0] + "\n", COUNTED),
-    ),
+    ("dpserve_verify/entries/statements.py", ("class Profiled(", COUNTED_FORM)),
     (
         "serving/pages/parts/entry_text.py",
         (

@@ -1,7 +1,7 @@
 """The kinds of jobs: what a `reserved` entry says of each, what it may ask, and which entry ends it.
 
 A new kind is one class here and its line in KINDS. The auditor reads kinds by itself
-(dpserve_verify.audit.replay_kinds).
+(dpserve_verify.entries.job_kinds).
 """
 
 from __future__ import annotations

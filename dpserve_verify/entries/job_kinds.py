@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
-from dpserve_verify.audit.judge import Value
 from dpserve_verify.errors import LedgerInvalid
 from dpserve_verify.privacy.soundness import require
 
@@ -22,7 +23,7 @@ KEYS = ("evaluates", "against", "profile", "contributes")  # of an entry: what a
 OF_DATASET = {JobKind.PROFILE, JobKind.CONTRIBUTION}  # name no model
 
 
-def read_kind(value: Value) -> JobKind:
+def read_kind(value: Mapping[str, Any]) -> JobKind:
     """Read the kind from the keys of a `reserved` entry. LedgerInvalid where keys of several kinds stand together."""
     match value:
         case {"profile": _}:
@@ -39,7 +40,7 @@ def read_kind(value: Value) -> JobKind:
             return JobKind.TRAINING
 
 
-def _of_dataset(value: Value, mark: str, kind: JobKind) -> JobKind:
+def _of_dataset(value: Mapping[str, Any], mark: str, kind: JobKind) -> JobKind:
     """Judge a job that measures a dataset: it names no model, no target, and promotes nothing."""
     require(value["model"] == "", f"model={value['model']!r:.80}: a {mark} makes none")
     misplaced = sorted(value.keys() & {"target", "promote", *KEYS} - {mark})
