@@ -59,9 +59,9 @@ def _later_total(books: Books, seq: int, value: Value) -> None:
     require(bool(dataset.people) or fresh, "dataset: has grown without a total")
     stays = (budget.delta, budget.outside) == (family.budget.delta, family.budget.outside)
     require(stays, "budget: delta must be the family's, and what is set apart of it")
-    if "reason" not in value:
-        founded = not dataset.people and budget.epsilon == family.budget.epsilon
-        require(founded and "by" not in value, "reason: must say why one person's total is another than the family's")
+    require(("by" in value) == ("reason" in value), "by: must stand beside the reason, and nowhere else")
+    founded = not dataset.people and budget.epsilon == family.budget.epsilon
+    require(founded or "reason" in value, "reason: must say why one person's total is another than the family's")
     require(
         bool(dataset.people) or budget.epsilon >= family.budget.epsilon, "budget: must not be below that of a block"
     )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 DOORS = ("append", "evaluate", "register")  # where files are compared with registered datasets
 Relation = Annotated[Literal["replace-one", "add-remove"], Limits(refusal="must be replace-one or add-remove")]
 Ids = Annotated[list[Literal["distinct-ids", "one-person"]], Limits(shortest=1)]
-Targets = Annotated[list[Words], Limits(shortest=2)]
+Targets = Annotated[list[Words], Limits(shortest=2, refusal="must be two or more names, each once")]
 Held = Literal["all", "training", "holdout"]
 
 

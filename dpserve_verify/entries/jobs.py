@@ -54,6 +54,9 @@ class PeriodOfScheduleForm(Form):
     period: int
 
 
+Target = Annotated[str, Limits(shortest=1, refusal="must be one of the dataset's")]
+
+
 class AskedForm(EntryForm):
     """What was asked of a job. Its request's digest is of these fields."""
 
@@ -63,7 +66,7 @@ class AskedForm(EntryForm):
     model: str = form_field(about="empty where the job is about a dataset")
     epsilon: Figure
     delta: Figure
-    target: Text | None = form_field(absent=True)
+    target: Target | None = form_field(absent=True)
     promote: Mark | None = form_field(absent=True)
     part: Literal["holdout"] | None = form_field(absent=True)
     blocks: Text | None = form_field(absent=True)

@@ -33,7 +33,7 @@ class Issued(StatementForm):
 
     type: Literal["issued"]
     model: Hex
-    name: Name
+    name: str
 
     def judge(self, replay: Replay, seq: int) -> None:
         """Judge it, as `EntryForm.judge`."""
@@ -53,7 +53,7 @@ class Evaluated(StatementForm):
 
     type: Literal["evaluated"]
     model: Hex
-    name: Name
+    name: str
 
     def judge(self, replay: Replay, seq: int) -> None:
         """Judge it, as `EntryForm.judge`."""
@@ -91,7 +91,7 @@ class Derived(ReasonedForm):
     reservation: Index
     statement: Hex
     model: Hex
-    name: Name
+    name: str
 
     def judge(self, replay: Replay, seq: int) -> None:
         """Judge it, as `EntryForm.judge`."""

@@ -109,7 +109,7 @@ def test_the_first_version_by_another_is_a_candidate(home):
     [
         ({}, ""),
         ({"bound": 0}, "bound=0: must be"),
-        ({"bound": True}, "bound=True: must be"),
+        ({"bound": True}, "bound: must be the index"),
         ({"bound": None}, "bound: must stand"),
         ({"by": "token:lab"}, "token:lab may not promote it"),
     ],

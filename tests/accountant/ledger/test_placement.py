@@ -104,7 +104,7 @@ def test_what_does_not_verify_and_what_was_revoked_is_not_promoted(home):
     [
         ({}, ""),
         ({"issued": 1}, "certified"),
-        ({"issued": True}, "certified"),
+        ({"issued": True}, "issued: must be the index"),
         ({"issued": 10**6}, "certified"),
         ({"version": 0}, "version"),
         ({"version": "1"}, "version"),

@@ -249,8 +249,8 @@ def test_a_derived_certificate_can_be_revoked_by_itself(twice):
     [
         ({"base": 0}, "base=0"),
         ({"base": 10_000}, "base=10000"),
-        ({"base": "4"}, "base='4'"),
-        ({"base": True}, "base=True"),
+        ({"base": "4"}, "base: must be the index"),
+        ({"base": True}, "base: must be the index"),
         ({"reservation": 0}, "reservation=0"),
         ({"name": "other"}, "name='other'"),
         ({"statement": "x"}, "statement"),
