@@ -140,7 +140,7 @@ dpserve_verify/system:
 accountant: dpserve_verify(.) accountant(system)
 accountant/access: dpserve_verify(. formats keys log privacy) accountant(. keys ledger ledger/families log store
     system)
-accountant/audit: dpserve_verify(. audit formats keys log system) accountant(home log store system)
+accountant/audit: dpserve_verify(. audit entries formats keys log system) accountant(home log store system)
 accountant/certificates: dpserve_verify(certificates formats keys privacy) accountant(. keys ledger/families
     privacy)
 accountant/home: dpserve_verify(. keys log system) accountant(keys ledger log store system)
