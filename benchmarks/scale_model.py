@@ -2,7 +2,7 @@
 
     python -m benchmarks.scale_model
 
-The formula is what docs/scale.md explains. The simulation knows no formula: it hands tasks one by one to processors of
+The formula is what benchmarks/results/scale_model.md explains. The simulation knows no formula: it hands tasks one by one to processors of
 unequal speed, and requests to queues, and says when all are done.
 """
 
@@ -77,7 +77,7 @@ def slowest(processors: int, rate: float, requests: int = 100_000, seed: int = 1
 
 
 def page() -> str:
-    """The two tables of docs/scale.md."""
+    """The two tables of benchmarks/results/scale_model.md."""
     lines = ["| rows | processors | disk | registered in | a round | simulated | 400 rounds | processor hours |"]
     lines.append("|" + "---|" * 8)
     for rows, workers in ((1e9, 16), (1e10, 64), (1e11, 512), (1e12, 2048)):

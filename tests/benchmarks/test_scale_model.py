@@ -1,4 +1,4 @@
-"""The model of docs/scale.md: its formula against the simulation, and the page against what is printed."""
+"""The model of benchmarks/results/scale_model.md: its formula against the simulation, and the page against what is printed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.scale_model import REQUEST_SECONDS, Training, page, serving_processors, slowest
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "scale.md").read_text()
+PAGE = (Path(__file__).resolve().parents[2] / "benchmarks" / "results" / "scale_model.md").read_text()
 
 
 @pytest.mark.slow

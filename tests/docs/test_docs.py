@@ -180,7 +180,6 @@ SHOWN_ALONE = {  # pages with commands that no test runs as they stand there, an
     "nothing-is-sent.md": "a tracer: tests/test_nothing_is_sent.py runs it",
     "postgresql.md": "a PostgreSQL of one's own: tests/accountant/store",
     "predictions.md": "another runtime: tests/models/onnx/test_portable.py",
-    "reference/epsilon-program.md": "formulas",
     "remote.md": "a picture",
     "sources.md": "stores and databases of one's own: tests/training/rows/test_duck.py, make stores-test",
     "serving.md": "a bento: tests/serving/test_service.py builds one",
