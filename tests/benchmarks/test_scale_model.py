@@ -1,4 +1,4 @@
-"""The model of benchmarks/results/scale_model.md: its formula against the simulation, and the page against what is printed."""
+"""The model of many machines: its formula against the simulation, and its page against what is printed."""
 
 from __future__ import annotations
 
