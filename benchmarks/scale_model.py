@@ -3,7 +3,8 @@
     python -m benchmarks.scale_model
 
 The formula is what benchmarks/results/scale_model.md explains. The simulation knows no formula: it hands tasks one by
-one to processors of unequal speed, and requests to queues, and says when all are done."""
+one to processors of unequal speed, and requests to queues, and says when all are done.
+"""
 
 from __future__ import annotations
 
