@@ -76,7 +76,7 @@ class AnswerPredicate(Form):
     implementation: dict[str, Text]
     ledger: LedgerForm
     not_covered: list[Text] = form_field(key="notCovered")
-    words: Literal[2] | None = WORDS
+    words: Literal[2] = WORDS
 
 
 class AnswerStatement(Form):

@@ -196,7 +196,7 @@ def _implementation(certificate: Certificate) -> dict[str, str]:
         f"- Randomness: {form.randomness.source}{'' if form.randomness.seeded is None else ', not seeded'}.",
         f"- Versions: {versions}.",
     ]
-    made = f"Preprocessing: {certificate.derived_preprocessing}. Tuning: {tuning}."
+    made = f"Preprocessing: {certificate.form.preprocessing}. Tuning: {tuning}."
     return {
         "preprocessing_and_hyperparameter_tuning": made,
         "mechanisms": "\n".join(lines),

@@ -154,7 +154,7 @@ class ProfilePredicate(Form):
     implementation: dict[str, Text]
     ledger: LedgerForm
     not_covered: list[Text] = form_field(key="notCovered")
-    words: Literal[2] | None = WORDS
+    words: Literal[2] = WORDS
 
 
 class ProfileStatement(Form):

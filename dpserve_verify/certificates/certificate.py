@@ -78,11 +78,6 @@ class Certificate:
         return tuple(self.form.public.supersedes or ())
 
     @property
-    def contradictions(self) -> tuple[str, ...]:
-        """Return the constant sentences it signs that its own plan contradicts, with what follows; none in new ones."""
-        return sentences.contradictions(self.statement["predicate"])
-
-    @property
     def learner_words(self) -> str:
         """Say who wrote the learner of others that made it, who admitted that and by which entry; "" of any other."""
         given = self.form.public.hyperparameters
@@ -96,14 +91,9 @@ class Certificate:
         )
 
     @property
-    def derived_preprocessing(self) -> str:
-        """Explain where cut points and categories come from, by its plan, whatever words an older certificate signs."""
-        return sentences.derived_preprocessing(self.statement["predicate"])
-
-    @property
-    def growth(self) -> sentences.Growth | None:
-        """Return what becomes of the promise where the dataset grows; None where an older certificate cannot know."""
-        return sentences.growth_of(self.statement["predicate"])
+    def growth(self) -> sentences.Growth:
+        """Return what becomes of the promise where the dataset grows."""
+        return sentences.facts_of(self.statement["predicate"]).growth
 
     @property
     def word(self) -> str:

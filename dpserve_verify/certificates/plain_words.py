@@ -51,11 +51,9 @@ class Page:
 
 def plain(certificate: Certificate, since: Sequence[str] = ()) -> Page:
     """Put a verified certificate on a page. `since`: what the ledger says came after it (`growth_since`)."""
-    contradictions = certificate.contradictions  # only of a certificate of before
     sections = (
         _who(certificate),
         *([Section("What came since it was issued", tuple(since))] if since else []),
-        *([Section("What it signs, and its own plan contradicts", contradictions)] if contradictions else []),
         _promise(certificate),
         _spent(certificate),
         *_sources_section(certificate),
@@ -156,19 +154,13 @@ def _who(certificate: Certificate) -> Section:
     return Section("Who is protected", (first, second, _growth(certificate)))
 
 
-UNSTATED_GROWTH = (
-    "What growth does to it this certificate does not say: if the dataset has grown since, this is a promise about its "
-    "first block, and the ledger says whether one person has a total over all of its blocks."
-)
-
-
 def _growth(certificate: Certificate) -> str:
     """Say what becomes of the promise where the dataset grows, and of which blocks the model is."""
     state, blocks = certificate.growth, certificate.form.dataset.blocks
     if blocks is None:
-        return UNSTATED_GROWTH if state is None else _sentence(GROWTH[state])
+        return _sentence(GROWTH[state])
     which = f"block {blocks.first}" if blocks.first == blocks.last else f"blocks {blocks.first} to {blocks.last}"
-    return f"The model was learnt from {which} of {blocks.of}. {_sentence(GROWTH[state or 'each-block'])}"
+    return f"The model was learnt from {which} of {blocks.of}. {_sentence(GROWTH[state])}"
 
 
 def _sources_section(certificate: Certificate) -> tuple[Section, ...]:

@@ -1,8 +1,6 @@
 """The form of a certificate: an in-toto Statement v1 and what its predicate states. Strict: no field more, none less.
 
-The published JSON Schema (docs/certificate.schema.json) is made from these classes. `words`, and what belongs to them,
-is absent from certificates of commit 44b969b.
-"""
+The published JSON Schema (docs/certificate.schema.json) is made from these classes."""
 
 from __future__ import annotations
 
@@ -265,9 +263,7 @@ APART = form_field(
     default=None, about="only where one of these is of other people: group by group", limits=Limits(shortest=1)
 )
 GROWTH = form_field(default=None, about="what becomes of the promise where the dataset grows")
-WORDS = form_field(
-    default=None, about="edition of the words: they follow from the plan, and verifiers derive them again"
-)
+WORDS = form_field(about="edition of the words: they follow from the plan, and verifiers derive them again")
 
 
 class DatasetForm(Form):
@@ -419,7 +415,7 @@ class Predicate(Form):
     implementation: dict[str, Text] = form_field(about="versions, digest of all that was installed, rounding")
     ledger: LedgerForm
     not_covered: list[Text] = form_field(key="notCovered", about="what this promise does not speak of")
-    words: Literal[2] | None = WORDS
+    words: Literal[2] = WORDS
 
 
 class DigestForm(Form):

@@ -1,9 +1,8 @@
 """The sentences of a statement, derived from what the statement itself says was done: its plan, its schema's profiles,
 its unit, relation, blocks and totals.
 
-The issuer fills them in by `fill`, and every verifier derives them again by `check`: a statement of today's edition
-whose words are not those that follow from its plan is refused. Statements of before (without `words`) are signed as
-they are; `contradictions` says what their plan contradicts.
+The issuer fills them in by `fill`, and every verifier derives them again by `check`: a statement whose words are not
+those that follow from its plan is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from dpserve_verify.privacy.drawing import is_wide
 from dpserve_verify.privacy.events import Plan, RepeatAndSelect, plan_from_json
 from dpserve_verify.privacy.made_from import SCHEMA, START, Source, Sum, sum_of
 
-EDITION = 2  # of the words; statements that name none are of before
+EDITION = 2  # of the words
 Trust = Literal["central", "local", "two-aggregators", "institutions"]
 Growth = Literal["fixed", "records", "person-total", "person-total-by-default", "each-block"]
 
@@ -143,7 +142,6 @@ NOT_COVERED_MORE: Mapping[Trust, Sequence[str]] = {
         "the institutions' own machines and programs, by which sums and shares are made",
     ),
 }
-BEFORE = "cut points and categories of the public schema; nothing was fitted to rows"  # of statements of before
 
 
 @dataclass(frozen=True)
@@ -151,8 +149,7 @@ class Facts:
     """What the sentences of a statement follow from: all of it stands in the statement. `part`: of the rows that were
     read; `one_release`: a statement of counts, and no model; `public_rows`: whether owners were asked about coordinates
     of public rows; `queried`: whether rows came by a query, and `reasoned`: one that a steward answers for by a reason;
-    `parameters`: of the job that made a model; `versions`: of dpserve, and of OpenDP, "" where it is not named: it drew
-    noise wider than 64 bits up to version 0.1.
+    `parameters`: of the job that made a model; `version`: of dpserve.
     """
 
     plan: Plan
@@ -168,7 +165,7 @@ class Facts:
     queried: bool
     reasoned: bool
     parameters: Mapping[str, Any]
-    versions: tuple[str, str]
+    version: str
 
     @property
     def profiles(self) -> list[Source]:
@@ -201,7 +198,6 @@ def facts_of(predicate: Mapping[str, Any]) -> Facts:
     trust = next((model for model in TRUST if claim["trustModel"].startswith(f"{model}:")), None)
     if trust is None:
         raise InputError(f"trustModel={claim['trustModel']:.60}: must begin with one of {', '.join(TRUST)}")
-    versions = predicate["implementation"]
     return Facts(
         plan_from_json(runs),
         claim.get("bound"),
@@ -216,7 +212,7 @@ def facts_of(predicate: Mapping[str, Any]) -> Facts:
         "queries" in rows,
         "queries" in rows and any(query.get("reason") for query in rows["queries"] or [{"reason": "too many to list"}]),
         predicate["public"]["hyperparameters"] if of_model else {},
-        (str(versions.get("dpserve", "")), str(versions.get("opendp", ""))),
+        str(predicate["implementation"].get("dpserve", "")),
     )
 
 
@@ -292,7 +288,7 @@ def _cuts_of(facts: Facts) -> str:
         )
     if facts.profiles:
         return f"cut points and categories of {schema}; this job fitted none to rows{weighed}"
-    return BEFORE + weighed
+    return f"cut points and categories of {schema}; nothing was fitted to rows{weighed}"
 
 
 def _list(sources: Sequence[Source]) -> str:
@@ -314,9 +310,8 @@ def sums_of(facts: Facts) -> dict[str, Any]:
 
 
 def library_of(facts: Facts) -> list[str]:
-    """Name the library that draws each run of the plan. OpenDP drew wide noise where its version was named."""
-    dpserve, opendp = f"dpserve {facts.versions[0]}", f"opendp {facts.versions[1]}"
-    with_opendp, libraries = bool(facts.versions[1]), []
+    """Name the library that draws each run of the plan."""
+    dpserve, libraries = f"dpserve {facts.version}", list[str]()
     for release, _ in facts.plan.runs:
         if release.mechanism == vouched.MECHANISM:
             libraries.append(vouched.OWN)
@@ -325,13 +320,11 @@ def library_of(facts: Facts) -> list[str]:
         if facts.trust == "local":
             libraries.append("dpserve: integer coins from the operating system, by each owner's program")
         elif facts.trust in ("two-aggregators", "institutions"):
-            drawer = "opendp" if wide and with_opendp else "dpserve: exact sampler"
-            libraries.append(f"{drawer}, the whole noise by each of two aggregators")
+            libraries.append("dpserve: exact sampler, the whole noise by each of two aggregators")
         elif wide is None:
-            wider = f"; {opendp} for Laplace scales above 2^48 and Gaussian ones above 2^55" if with_opendp else ""
-            libraries.append(f"{dpserve}: exact samplers{wider}")
+            libraries.append(f"{dpserve}: exact samplers")
         else:
-            libraries.append(f"{opendp}, asked by {dpserve}" if wide and with_opendp else f"{dpserve}: exact sampler")
+            libraries.append(f"{dpserve}: exact sampler")
     return libraries
 
 
@@ -427,12 +420,10 @@ def fill(predicate: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check(predicate: Mapping[str, Any]) -> None:
-    """Refuse a statement of today's edition whose words are not those that follow from what was done. Nothing is asked
-    of statements of before. CertificateInvalid names the sentence.
+    """Refuse a statement whose words are not those that follow from what was done. CertificateInvalid names the
+    sentence.
     """
     vouched.check_randomness(predicate["randomness"])
-    if "words" not in predicate:
-        return
     try:
         derived = derive(predicate)
     except InputError as error:
@@ -452,37 +443,3 @@ def _at(predicate: Mapping[str, Any], path: str) -> Any:
         inside = place if isinstance(place, Mapping) else {}
         place = place[int(step)] if isinstance(place, list) else inside.get(step)
     return place
-
-
-def growth_of(predicate: Mapping[str, Any]) -> Growth | None:
-    """Say what becomes of a statement's promise where its dataset grows.
-
-    None of a statement of before that may be of a dataset which grew without a total for one person.
-    """
-    state = facts_of(predicate).growth
-    return None if state == "person-total-by-default" and "words" not in predicate else state
-
-
-def derived_preprocessing(predicate: Mapping[str, Any]) -> str:
-    """Say where a model's cut points and categories come from, as its plan says, whatever it signs."""
-    try:
-        return preprocessing_of(facts_of(predicate))
-    except InputError as error:
-        return f"what its preprocessing was cannot be told from the plan ({error.message})"
-
-
-def contradictions(predicate: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say what a statement of before signs and its own plan contradicts, each with what follows from the plan; nothing
-    of a statement of today's edition, whose words `check` has derived again.
-    """
-    if "words" in predicate or "preprocessing" not in predicate:
-        return ()
-    try:
-        facts = facts_of(predicate)
-        derived = preprocessing_of(facts)
-    except InputError as error:
-        return (f"What its preprocessing was cannot be told from the plan ({error.message}).",)
-    signed: str = predicate["preprocessing"]
-    if signed == derived or kinds_of(facts.plan) <= {ReleaseKind.MODEL, ReleaseKind.SHARED_SUM}:
-        return ()
-    return (f"It signs of its preprocessing: {signed}. From its plan follows: {derived}.",)

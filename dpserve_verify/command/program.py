@@ -128,10 +128,9 @@ def _verify_model(asked: argparse.Namespace) -> Answer:
         page = plain(certificate, ())
         return {"ok": True, **certificate.to_json(), "problems": [], "page": to_text(page)}, to_text(page).rstrip("\n")
     body = {"ok": True, **certificate.to_json(), "problems": [], "unverified": others}
-    body |= {"contradicted": list(certificate.contradictions), "history": history, "graph": GRAPH}
+    body |= {"history": history, "graph": GRAPH}
     lines = [f"verified: {certificate.model}: {certificate.line}"]
     lines += [f"  {part}" for part in certificate.parts]
-    lines += [f"contradicted by its plan: {said}" for said in certificate.contradictions]
     lines += [line] if line else []
     return body, "\n".join([*lines, *(f"not vouched for: {name!r}" for name in others), GRAPH])
 

@@ -18,7 +18,6 @@ from accountant.home import Home
 from accountant.system.lazy_import import later
 from dpserve_verify.certificates.bundle import FILES, Bundle, read_bundle, verify_bundle
 from dpserve_verify.certificates.certificate import Certificate
-from dpserve_verify.certificates.plain_words import UNSTATED_GROWTH
 from dpserve_verify.certificates.policy import Policy
 from dpserve_verify.certificates.sentences import GROWTH
 from dpserve_verify.errors import InputError, ModelInvalid
@@ -155,18 +154,13 @@ def card_of(ensemble: Ensemble, certificate: Certificate) -> str:
 
 
 def sentences_of(certificate: Certificate) -> tuple[str, ...]:
-    """Say where the bins come from, what it was made from, and what growth does, as derived; nothing of a
-    certificate of before whose own words are right, so that its card stays what it was.
-    """
-    if "words" not in certificate.statement["predicate"] and not certificate.contradictions:
-        return ()
-    growth = certificate.growth
+    """Say where the bins come from, what it was made from, and what growth does, as derived."""
     return (
         *([f"all of this is {certificate.word}: a program read the rows"] if certificate.word else []),
-        certificate.derived_preprocessing,
+        certificate.form.preprocessing,
         *filter(None, [certificate.learner_words]),
         *certificate.parts,
-        UNSTATED_GROWTH.removesuffix(".") if growth is None else GROWTH[growth],
+        GROWTH[certificate.growth],
     )
 
 

@@ -91,11 +91,10 @@ def verify(
     The name of a model means that of this home; of a server it is fetched, and verified here by the keys that were
     pinned (--trust, or on first use).
 
-    Every sentence of the certificate is derived again from its plan; where an older one signs a sentence that its plan
-    contradicts, both are said.
+    Every sentence of the certificate is derived again from its plan.
 
     Says which files of the folder it does not vouch for: those that are no part of a model, and a card.md that says
-    something else than the certificate (an older version may have written it; `model export` writes it anew).
+    something else than the certificate (`model export` writes it anew).
 
     \b
     dpserve verify adult-model --trust trust.json
@@ -122,10 +121,9 @@ def verify(
     if certificate:
         return show_page(verified, None, json)
     body = {"ok": True, **verified.to_json(), "problems": [], "unverified": unverified}
-    body |= {"contradicted": list(verified.contradictions), "history": history}
+    body |= {"history": history}
     text = f"{paint('verified', 'good')}: {verified.model}: {verified.line}"
-    notes = [f"{paint('contradicted by its plan', 'bad')}: {sentence}" for sentence in verified.contradictions]
-    notes += [*(f"  {part}" for part in verified.parts), *filter(None, (verified.learner_words, line))]
+    notes = [*(f"  {part}" for part in verified.parts), *filter(None, (verified.learner_words, line))]
     notes += [f"{paint('not vouched for', 'bad')}: {name!r}" for name in unverified]
     show(json, body, "\n".join([text, *notes]))
 

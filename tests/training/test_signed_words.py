@@ -20,7 +20,7 @@ from accountant.home import Home
 from accountant.ledger.families.records import Unit, Why
 from accountant.ledger.person_totals import change_person_total
 from dpserve_verify.certificates import sentences
-from dpserve_verify.certificates.plain_words import UNSTATED_GROWTH, meaning, plain, to_text
+from dpserve_verify.certificates.plain_words import meaning, plain, to_text
 from dpserve_verify.certificates.predicate import read_statement
 from dpserve_verify.certificates.releases import kind_of
 from dpserve_verify.errors import InputError
@@ -155,7 +155,6 @@ def test_found_cut_points_are_signed_as_found(home):
         ):
             assert ("nothing was fitted to rows" in text) is not found
             assert ("found by noisy counts of rows" in text) is found
-    assert model.certificate.contradictions == ()
 
 
 # ---- growth --------------------------------------------------------------------------------------------------------
@@ -243,15 +242,6 @@ def test_a_page_states_the_largest_total_for_one_person(tmp_path):
     assert (person.budget.epsilon, person.largest) == ("2", "5")
     assert "which was epsilon 5 at delta 0" in " ".join(to_text(plain(stated)).split())
     assert audit_home(home, ledgers.bundles(home.path)).ok
-
-
-def test_a_certificate_of_before_promises_no_more_than_it_can(home):
-    """It could not know whether its dataset would grow without a total for one person."""
-    made = Office()
-    body, _ = read_statement(made.statement(b"m", None, office_dataset(unit=Unit("person", "pid"))))
-    del body["predicate"]["words"], body["predicate"]["dataset"]["growth"]
-    assert sentences.growth_of(body["predicate"]) is None
-    assert "first block" in UNSTATED_GROWTH
 
 
 def test_a_steward_is_told_what_a_total_means_by_whom_it_protects():

@@ -389,7 +389,6 @@ def test_a_forged_descent_is_found_by_home_and_audit(twice, change):
 PROMISES = {
     "another dataset": lambda _, predicate: predicate["dataset"].update(name="other"),
     "other hyper-parameters": lambda public, _: public["hyperparameters"].update(rounds=7),
-    "less that is not covered": lambda _, predicate: (predicate.pop("words"), predicate.update(notCovered=[])),
 }
 
 

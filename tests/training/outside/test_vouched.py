@@ -277,7 +277,7 @@ def test_a_certificate_that_leaves_out_whose_word_it_is_is_refused(home, tmp_pat
     sentences.check(predicate)
     for above, name, words in (
         (predicate["claim"], "release", "model"),
-        (predicate, "preprocessing", sentences.BEFORE),
+        (predicate, "preprocessing", "cut points and categories of the public schema; nothing was fitted to rows"),
         (predicate, "notCovered", [each for each in predicate["notCovered"] if "program" not in each]),
         (predicate["mechanisms"][0], "library", "dpserve 0.1.0: exact sampler"),
         (predicate["randomness"], "source", "operating system"),
