@@ -16,14 +16,13 @@ from typing import Any, Unpack, overload
 
 from dpserve.curves import Curves, curves_of
 from dpserve.errors import JobFailed
-from dpserve.ledger_reader import LedgerReader
+from dpserve.operations import Operations
 from dpserve.transport import Transport, numbered_path, request_body, segment, with_key
 from dpserve.types import (
     Dataset,
     EvaluationFields,
     Explanation,
     Family,
-    Grant,
     Job,
     JobFields,
     Json,
@@ -42,7 +41,7 @@ Progress = Callable[[int, int], None]  # takes what is done, and the total
 Level = float | None
 
 
-class Client(LedgerReader):
+class Client(Operations):
     """A service, asked over a pool of connections that `close`, or the end of a `with` block, ends.
 
     Every method raises a ServiceError for what is not a success: BadInput for a wrong request, NotAllowed for the
@@ -98,29 +97,6 @@ class Client(LedgerReader):
     def dataset(self, name: str) -> Dataset:
         """Return one dataset and its budget. Raises UnknownName."""
         return Dataset.of(self._get(f"/v1/datasets/{segment('dataset', name)}"))
-
-    def decide_dataset(self, name: str, act: str, reason: str) -> Json:
-        """Withdraw, retire or restore a dataset, as `act` says, by an entry: scope steward, on it (docs/budgets.md)."""
-        path = f"/v1/datasets/{segment('dataset', name)}/{segment('act', act)}"
-        return self._change("POST", path, {"reason": reason})
-
-    def charge(self, dataset: str, mechanism: str, why: str, plan: bool = False, **more: Any) -> Json:
-        """Charge a release that was made elsewhere, by an entry: scope steward, on it (docs/budgets.md). `plan`: charge
-        nothing, and return the budget that would be left. `more`: one of `epsilon`, `rho`, `mu` and `renyi`, and what
-        `dpserve charge` takes. Raises BudgetRefused where it does not fit.
-        """
-        path = f"/v1/datasets/{segment('dataset', dataset)}/charges"
-        body = request_body(mechanism=mechanism, why=why, **more)
-        return self._post(f"{path}/plan", body) if plan else self._change("POST", path, body)
-
-    def note(self, kind: str, name: str) -> Json:
-        """Return the `text` and the `tags` that people wrote of a dataset or a model, as `kind` says."""
-        return self._get(f"/v1/{segment('kind', kind)}s/{segment('name', name)}/note")
-
-    def write_note(self, kind: str, name: str, text: str | None = None, tags: Sequence[str] | None = None) -> Json:
-        """Write the note or the tags of a dataset (scope steward) or a model (promote); None leaves what is there."""
-        body = request_body(text=text, tags=None if tags is None else [*tags])
-        return self._change("PUT", f"/v1/{segment('kind', kind)}s/{segment('name', name)}/note", body, again=True)
 
     def plan(
         self, dataset: str, learner: str = "auto", epsilon: Number | None = None, **more: Unpack[JobFields]
@@ -457,35 +433,6 @@ class Client(LedgerReader):
         """End the turn of a campaign (`next`), learn from what came (`close`), or `give-up` for a `reason`."""
         path = f"/v1/campaigns/{segment('campaign', name)}/{segment('act', act)}"
         return self._change("POST", path, request_body(reason=reason))
-
-    # Grants: scope admin. `reason` stands in the ledger permanently
-
-    def grants(self, principal: str | None = None) -> list[Grant]:
-        """Return every grant there ever was, or those of one principal."""
-        return [Grant.of(body) for body in self._get("/v1/grants", principal=principal)["grants"]]
-
-    def grant(self, number: int) -> Grant:
-        """Return one, with what would stop if it were revoked."""
-        return Grant.of(self._get(numbered_path("/v1/grants", number)))
-
-    def add_grant(
-        self, principal: str, scope: str, on: str | Mapping[str, str] = "everything", *, expires: str | None = None
-    ) -> Grant:
-        """Let a principal do what `scope` says, on {"dataset": name}, a family, a model, or everything. The same again
-        is the same grant.
-        """
-        to = on if isinstance(on, str) else dict(on)
-        return Grant.of(
-            self._post("/v1/grants", request_body(principal=principal, scope=scope, on=to, expires=expires))
-        )
-
-    def revoke_grant(self, number: int, reason: str) -> Grant:
-        """End a grant. Again, it is as it was the first time."""
-        return Grant.of(self._post(numbered_path("/v1/grants", number) + "/revoke", {"reason": reason}))
-
-    def tokens(self) -> list[Json]:
-        """Return every token there ever was: name, principal, scopes, limits, and how it ended; no secret."""
-        return list(self._get("/v1/tokens")["tokens"])
 
 
 def _of_model(reference: str, part: str = "") -> str:

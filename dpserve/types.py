@@ -464,34 +464,3 @@ def _left(left: Json) -> dict[str, Any]:
     """Read what is left: its share, the largest epsilon of one more job, 0 where none fits, and its words."""
     job = left.get("one_job") or {"epsilon": "0"}
     return {"share_left": Decimal(left["share"]), "one_job": Decimal(job["epsilon"]), "room": left.get("words", "")}
-
-
-@dataclass(frozen=True)
-class Grant:
-    """A right of a principal.
-
-    Attributes:
-        number: The entry that made it.
-        principal: Who may act.
-        scope: What the principal may do.
-        on: "everything", or {"dataset": name}, {"family": name} or {"model": name}.
-        expires: When it ends by itself; None: never.
-        revoked: The entry that ended it.
-        stops: Given by `Client.grant` alone, what would end with it: the names of `tokens`; `still`, another grant that
-            covers it; and `jobs` that would go on.
-    """
-
-    number: int
-    principal: str
-    scope: str
-    on: str | Json
-    expires: str | None
-    revoked: int | None
-    raw: Json = field(repr=False, compare=False)
-    stops: Json | None = None
-
-    @classmethod
-    def of(cls, body: Json) -> Grant:
-        """Read the service's JSON."""
-        values = body["grant"], body["principal"], body["scope"], body["on"], body["expires"], body["revoked"]
-        return cls(*values, body, body.get("stops"))

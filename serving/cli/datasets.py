@@ -105,7 +105,7 @@ def withdraw(name: Name, reason: Reason, json: Json = False) -> None:
     \b
     dpserve dataset withdraw adult --reason "age is a number, and was declared a category"
     """
-    done = backend().ask(totals.withdraw, name=name, body=Reasoned(reason))
+    done = backend().ask(totals.withdraw_dataset, name=name, body=Reasoned(reason))
     _show_decision(done, json, "is withdrawn, and its name and rows are free")
 
 
@@ -117,7 +117,7 @@ def retire(name: Name, reason: Reason, json: Json = False) -> None:
     \b
     dpserve dataset retire visits-2024 --reason "its budget is spent"
     """
-    done = backend().ask(totals.retire, name=name, body=Reasoned(reason))
+    done = backend().ask(totals.retire_dataset, name=name, body=Reasoned(reason))
     _show_decision(done, json, "is retired, and takes no further job, schedule or block")
 
 
@@ -127,7 +127,7 @@ def restore(name: Name, reason: Reason, json: Json = False) -> None:
     \b
     dpserve dataset restore visits-2024 --reason "a review"
     """
-    _show_decision(backend().ask(totals.restore, name=name, body=Reasoned(reason)), json, "is taken up again")
+    _show_decision(backend().ask(totals.restore_dataset, name=name, body=Reasoned(reason)), json, "is taken up again")
 
 
 def _show_decision(done: Withdrawn | Archived, json: bool, words: str) -> None:

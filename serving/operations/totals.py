@@ -136,19 +136,19 @@ def plan_charge(caller: Caller, name: str, body: ChargeRequest) -> Charging:
 
 
 @operation("POST", f"{DATASET}/withdraw", STEWARD)
-def withdraw(caller: Caller, name: str, body: Reasoned) -> Withdrawn:
+def withdraw_dataset(caller: Caller, name: str, body: Reasoned) -> Withdrawn:
     """Withdraw a registration that nothing was spent on."""
     return Withdrawn(**_decide(caller, name, decisions.WITHDRAW, body))
 
 
 @operation("POST", f"{DATASET}/retire", STEWARD)
-def retire(caller: Caller, name: str, body: Reasoned) -> Archived:
+def retire_dataset(caller: Caller, name: str, body: Reasoned) -> Archived:
     """Let a dataset take no further job, schedule or block."""
     return Archived(**_decide(caller, name, decisions.RETIRE, body))
 
 
 @operation("POST", f"{DATASET}/restore", STEWARD)
-def restore(caller: Caller, name: str, body: Reasoned) -> Archived:
+def restore_dataset(caller: Caller, name: str, body: Reasoned) -> Archived:
     """Take a retired dataset up again."""
     return Archived(**_decide(caller, name, decisions.RESTORE, body))
 
@@ -158,4 +158,4 @@ def _decide(caller: Caller, name: str, act: str, body: Reasoned) -> Any:
     return decisions.decide(caller.home, name, act, why, caller.rights.operator)
 
 
-OPERATIONS = (change_budget, set_quota, charge, plan_charge, withdraw, retire, restore)
+OPERATIONS = (change_budget, set_quota, charge, plan_charge, withdraw_dataset, retire_dataset, restore_dataset)

@@ -162,7 +162,7 @@ async def set_quota(request: Request) -> Response:
 
 async def withdraw(request: Request) -> Response:
     """Withdraw a registration that nothing was spent on."""
-    return await _change(request, totals.withdraw, await form_fields(request, "reason"), "/ui/datasets")
+    return await _change(request, totals.withdraw_dataset, await form_fields(request, "reason"), "/ui/datasets")
 
 
 async def _change(

@@ -207,14 +207,14 @@ def test_a_model_is_kept_from_serving_and_served_again(service):
 def test_a_grant_is_made_looked_at_and_ended(server, service):
     made = service.add_grant("team-c", "train", {"dataset": "adult"}, expires="2099-01-31")
     assert service.add_grant("team-c", "train", {"dataset": "adult"}, expires="2099-01-31") == made
-    assert (made.on, made.expires, made.revoked) == ({"dataset": "adult"}, "2099-01-31T00:00:00Z", None)
-    assert service.grants("team-c") == [made]
-    assert service.grant(made.number).stops == {"tokens": [], "still": None, "jobs": []}
-    ended = service.revoke_grant(made.number, "a test")
-    assert server.home.ledger.log.entry(ended.revoked).value["reason"] == "a test"
-    assert service.revoke_grant(made.number, "again") == ended
+    assert (made["on"], made["expires"], made["revoked"]) == ({"dataset": "adult"}, "2099-01-31T00:00:00Z", None)
+    assert service.list_grants(principal="team-c") == {"grants": [made], "next": None}
+    assert service.show_grant(made["grant"])["stops"] == {"tokens": [], "still": None, "jobs": []}
+    ended = service.revoke_grant(made["grant"], "a test")
+    assert server.home.ledger.log.entry(ended["revoked"]).value["reason"] == "a test"
+    assert service.revoke_grant(made["grant"], "again") == ended
     with client(server, "train") as analyst, pytest.raises(refused.NotAllowed):
-        analyst.grants()
+        analyst.list_grants()
 
 
 def test_an_audit_is_asked_for_and_waited_for(service):
