@@ -177,8 +177,7 @@ def _find(signed: Signed, name: str) -> Entry:
             return entry
     names = ", ".join(sorted(entry.value["name"] for entry in standing)) or "none"
     raise UnknownName(
-        f"learner={name!r:.80}: is not admitted here; admitted are: {names}. To admit one, also where an earlier "
-        f"version did: {AGAIN}",
+        f"learner={name!r:.80}: is not admitted here; admitted are: {names}. To admit one: {AGAIN}",
         learner=name,
     )
 

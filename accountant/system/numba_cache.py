@@ -162,7 +162,7 @@ class FolderLock(event.Listener):
 
 
 def _cache_home() -> Path:
-    """Name the folder in the user's cache: not `dpserve`, which earlier versions made as the umask said."""
+    """Name the folder in the user's cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpserve-compiled"
 
 

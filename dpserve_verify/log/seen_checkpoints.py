@@ -167,7 +167,7 @@ class SeenCheckpoints:
                 replace_file(path, note.encode(), PRIVATE)
                 return head, Standing.FIRST, head.size
             if head.size == stored.head.size:
-                self._hold(path, note, lambda: _compare(stored, head, None, 0))
+                self._hold(path, note, lambda: _compare(stored, head, None))
                 return head, Standing.SAME, head.size
             larger = head.size > stored.head.size
             if growth is None:
@@ -194,7 +194,7 @@ class SeenCheckpoints:
         file = folder / str(head.size)
         if file.exists():
             before = verify_head(read_note(file), trust)
-            self._hold(path, note, lambda: _compare(SeenCheckpoint("", before, file, seen.when), head, None, 0))
+            self._hold(path, note, lambda: _compare(SeenCheckpoint("", before, file, seen.when), head, None))
         elif len([*folder.iterdir()]) < MOST_UNPROVED:
             replace_file(file, note.encode(), PRIVATE)
 
@@ -226,10 +226,10 @@ class SeenCheckpoints:
                 f"{self.folder}: checkpoints cannot be kept there ({error.strerror}); nothing was believed"
             ) from error
 
-    def advance(self, note: str, trust: PublicKeys, growth: Growth | None = None, least: int = 0) -> Checkpoint:
-        """Accept the checkpoint `note`, and keep it. `growth`: the proof that it continues the one kept here; `least`:
-        the size that is known where no checkpoint was kept yet. Where witnesses are named, `growth` may prove the other
-        way round that a smaller one is the beginning of what was seen, which stays kept.
+    def advance(self, note: str, trust: PublicKeys, growth: Growth | None = None) -> Checkpoint:
+        """Accept the checkpoint `note`, and keep it. `growth`: the proof that it continues the one kept here. Where
+        witnesses are named, it may prove the other way round that a smaller one is the beginning of what was seen,
+        which stays kept.
 
         Raises:
             LedgerInvalid, KeyInvalid: it is not signed by the log's key, or the witnesses' quorum is not met.
@@ -240,7 +240,7 @@ class SeenCheckpoints:
         with self._lock(path):
             stored = self.read(trust)
             if not (self.witnesses and _is_beginning(stored, head, growth)):
-                self._hold(path, note, lambda: _compare(stored, head, growth, least))
+                self._hold(path, note, lambda: _compare(stored, head, growth))
             if stored is None or stored.head.size < head.size:
                 replace_file(path, note.encode(), PRIVATE)
         return head
@@ -276,12 +276,7 @@ def _verify(seen: SeenCheckpoint, head: Checkpoint, growth: Growth) -> None:
         raise _refusal(seen, head, f"it does not continue what was seen ({error.message})") from error
 
 
-def _compare(seen: SeenCheckpoint | None, head: Checkpoint, growth: Growth | None, least: int) -> None:
-    if head.size < least:
-        raise OtherHistory(
-            f"ledger {head.origin}: has {head.size} entries, and had {least} when it was seen here last: it was rolled "
-            f"back, or you are shown another one than before. {_TELL}"
-        )
+def _compare(seen: SeenCheckpoint | None, head: Checkpoint, growth: Growth | None) -> None:
     if seen is None:
         return
     if head.size < seen.head.size:

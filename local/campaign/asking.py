@@ -152,11 +152,11 @@ def fetch_campaign(place: Place, name: str, act: Callable[[dict[str, Any]], T]) 
     raise LedgerUnavailable(f"{place.url}: its ledger grew at each of {TRIES} tries; try again")
 
 
-def believe_history(place: Place, offer: dict[str, Any], verified: Verified, trust: PublicKeys, least: int = 0) -> None:
-    """Keep the checkpoint of a verified offer, once it continues the last one seen here. `least`: entries that the
-    owner's ledger knows of. OtherHistory, LedgerInvalid else: nothing of the campaign is to be believed.
+def believe_history(place: Place, offer: dict[str, Any], verified: Verified, trust: PublicKeys) -> None:
+    """Keep the checkpoint of a verified offer, once it continues the last one seen here. OtherHistory, LedgerInvalid
+    else: nothing of the campaign is to be believed.
     """
-    place.seen.advance(verified.note, trust, read_growth(offer.get("consistency")), least)
+    place.seen.advance(verified.note, trust, read_growth(offer.get("consistency")))
 
 
 def _verify(offer: dict[str, Any], trust: PublicKeys, name: str) -> Verified:

@@ -23,7 +23,6 @@ CREATE TABLE IF NOT EXISTS report (
     campaign TEXT PRIMARY KEY, definition TEXT NOT NULL UNIQUE, epsilon TEXT NOT NULL, learner TEXT NOT NULL,
     drawn TEXT NOT NULL DEFAULT (datetime('now')), body BLOB NOT NULL, sent TEXT, delta TEXT NOT NULL DEFAULT '0'
 ) STRICT;
-CREATE TABLE IF NOT EXISTS seen (origin TEXT PRIMARY KEY, size INTEGER NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS served (
     origin TEXT NOT NULL, campaign TEXT NOT NULL, definition TEXT NOT NULL, PRIMARY KEY (origin, campaign)
 ) STRICT;
@@ -56,12 +55,6 @@ class OwnLedger:
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with writing(self._path, _TABLES, f"ledger={self._path}") as connection:
             yield connection
-
-    def size_seen(self, origin: str) -> int:
-        """Return the entries of a log that a ledger of commit 44b969b noted, which kept no checkpoint; else 0."""
-        with self._writing() as connection:
-            row = connection.execute("SELECT size FROM seen WHERE origin = ?", (origin,)).fetchone()
-            return int(row[0]) if row else 0
 
     def serve(self, origin: str, definition: Question) -> None:
         """Remember what a campaign's name stands for in this log. OtherHistory where it stood for something else, also

@@ -85,7 +85,7 @@ def prepare(
     rows = table or own_table(settings, name) or OwnTable({}, 0)
     verified = verify_offer(offer, trust, name)
     definition, ledger = verified.definition, OwnLedger(settings.ledger)
-    believe_history(settings, offer, verified, trust, ledger.size_seen(trust.origin))
+    believe_history(settings, offer, verified, trust)
     ledger.serve(trust.origin, definition)
     settings.policy.check(definition)
     if number >= definition.owners:

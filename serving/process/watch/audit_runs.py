@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from dpserve_verify.audit.tree_of_entries import Report
 
 MAX_PROBLEMS = 200
-KEYS = {"at", "entries", "root", "ok", "problems", "seconds"}
-LOST = "lost"  # which results of earlier versions do not say
+KEYS = {"at", "entries", "root", "ok", "problems", "seconds", "lost"}
 
 
 def run_audit(home: Home) -> dict[str, Any]:
@@ -57,7 +56,7 @@ def audit_at(path: Path, url: str) -> dict[str, Any]:
             "ok": report.ok,
             "problems": _shorten(report.problems),
             "seconds": round(time.monotonic() - start, 3),
-            LOST: _shorten(report.lost),
+            "lost": _shorten(report.lost),
         }
         _write(_result(path), json.dumps(body).encode())
         return body
@@ -109,9 +108,9 @@ def read_last(path: Path) -> dict[str, Any] | None:
         return None
     except ValueError:
         body = None
-    if not isinstance(body, dict) or body.keys() - {LOST} != KEYS:
+    if not isinstance(body, dict) or body.keys() != KEYS:
         raise LedgerInvalid(f"{_result(path).name}: is no audit's result; remove it")
-    return {LOST: [], **body}
+    return body
 
 
 def ask(home: Home) -> str:

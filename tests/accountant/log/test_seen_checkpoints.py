@@ -96,14 +96,6 @@ def test_only_what_the_log_signs_is_looked_at(seen):
     assert seen.path(ORIGIN) != seen.path(stranger.origin)
 
 
-def test_a_size_alone_that_was_known_before_holds(seen):
-    office = ledger(9)
-    with pytest.raises(OtherHistory, match=r"had 9.*rolled"):
-        seen.advance(office.checkpoint(8), office.trust, least=9)
-    assert seen.read(office.trust) is None
-    seen.advance(office.checkpoint(9), office.trust, least=9)
-
-
 @pytest.mark.parametrize("content", [b"", b"\xff", b"x" * 300_000, b"log\n12\nAAAA\n", b'{"size": 12}'])
 def test_a_file_that_holds_anything_else_is_refused_and_stays(seen, content):
     office = ledger(12)

@@ -5,8 +5,6 @@ other.
 from __future__ import annotations
 
 import shutil
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -148,19 +146,6 @@ def test_one_name_is_one_question_also_where_the_first_was_not_answered(homes, t
     with pytest.raises(OtherHistory, match="asks something else"):
         answer(settings, second, "survey")
     assert spent(settings) == []
-
-
-def test_an_owner_of_before_demands_the_size_it_noted(homes, tmp_path):
-    first, second = homes
-    settings = owner(tmp_path, first)
-    with closing(sqlite3.connect(settings.ledger)) as database, database:
-        database.execute("CREATE TABLE seen (origin TEXT PRIMARY KEY, size INTEGER NOT NULL) STRICT")
-        noted = second.ledger.log.size()
-        database.execute("INSERT INTO seen VALUES (?, ?)", (first.trust.origin, noted))
-    with pytest.raises(OtherHistory, match=f"had {noted}"):
-        answer(settings, first, "survey")
-    assert spent(settings) == []
-    answer(settings, second, "most")
 
 
 def test_witnesses_that_an_owner_names_must_have_seen_it(homes, tmp_path):

@@ -13,7 +13,7 @@ from training.rows.schema.schema import MARK, Schema
 def check_refined(home: Home, raw: bytes, schema: Schema, families: Collection[str]) -> None:
     """Compare the profiles that the schema file `raw` names with the ledger; `families`: those that its dataset joins.
 
-    SchemaError where a file that was refined names none: an older version did not write it, or somebody took it out;
+    SchemaError where a file that was refined names none, for somebody took it out;
     InputError where the ledger says otherwise.
     """
     if raw.startswith(MARK.encode()) and not schema.refined:
