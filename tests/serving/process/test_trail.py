@@ -54,6 +54,7 @@ DOORS = (
     Door("GET", "/v1/broken", ("audit",), broken, "a bug"),
     Door("GET", "/livez", (), named, "alive"),
     Door("GET", "/ui/login", (), named, "the page"),
+    Door("GET", "/ui/static/{name}", (), named, "a file"),
     Door("POST", "/ui/login", (), login.login, "in"),
 )
 
