@@ -21,13 +21,12 @@ from training.rows.tables.row_files import file_batches
 
 MOST_BLOCKS = 16  # of a dataset, the newest, each compared by itself: a sketch takes 8 MB of memory
 MOST_HELD = 4  # sketches that are read before they are merged into one
-BEFORE = ", as before"  # beside the label of blocks whose texts are compared in two ways: those of the older way
 GROUPS = 8  # of older ones, each compared by a sketch of all its blocks, which takes as much
 
 
 def sketches(home: Home, datasets: Iterable[Dataset]) -> tuple[bytes, dict[str, Sketch]]:
-    """Return the key of fingerprints, and what is kept of each dataset's rows, and of its blocks': older registrations
-    have nothing. The oldest blocks of a dataset that has many are compared in groups.
+    """Return the key of fingerprints, and the sketch of each dataset's rows, and of its blocks'. The oldest blocks of a
+    dataset that has many are compared in groups.
     """
     places = {}
     for dataset in datasets:
@@ -36,16 +35,14 @@ def sketches(home: Home, datasets: Iterable[Dataset]) -> tuple[bytes, dict[str, 
             places[label] = [home.datasets / commitment / SKETCH for commitment in blocks.values()]
     stored = {}
     for label, files in places.items():
-        there = [file for file in files if file.exists()]
-        forms: dict[int, list[Sketch]] = {}
-        for sketch in map(Sketch.read, there):
-            group = forms.setdefault(sketch.form, [])
-            group.append(sketch)
+        group: list[Sketch] = []
+        for file in files:
+            if file.exists():
+                group.append(Sketch.read(file))
             if len(group) > MOST_HELD:
-                forms[sketch.form] = [merge_sketches(group)]
-        for number, form in enumerate(sorted(forms, reverse=True)):
-            group = forms[form]
-            stored[label + BEFORE * number] = group[0] if len(group) == 1 else merge_sketches(group)
+                group = [merge_sketches(group)]
+        if group:
+            stored[label] = group[0] if len(group) == 1 else merge_sketches(group)
     return bytes.fromhex(home.keys.commitment([b"the key of sketches"])), stored
 
 
@@ -66,9 +63,7 @@ def block_with(home: Home, blocks: Mapping[int, str], label: str, scan: Scan, ow
     shares = {}
     for number, commitment in blocks.items():
         if (file := home.datasets / commitment / SKETCH).exists():
-            sketch, name = Sketch.read(file), label.removesuffix(BEFORE)
-            same = name if scan.known[name].form == sketch.form else name + BEFORE
-            shares[number] = scan.same_rows(same, own, sketch, by_values=False)
+            shares[number] = scan.same_rows(label, own, Sketch.read(file), by_values=False)
     return max(shares, key=lambda number: shares[number])
 
 

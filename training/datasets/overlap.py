@@ -26,7 +26,7 @@ from training.datasets.column_match import ColumnValues, count_matches, match_co
 from training.rows.people.fingerprints import Hashes, bits_of, fingerprints, holds_fractions, mix, unmix
 
 SKETCH = "sketch.npz"
-FIRST_FORM, FORM = 1, 2  # of fingerprints: of texts as they stand, and as `fingerprints.plain_texts` has them
+FORM = 2  # of fingerprints: of texts as `fingerprints.plain_texts` has them
 MOST_ROWS, MOST_CELLS = 1 << 15, 1 << 20  # of a sketch
 MOST_COLUMNS = 64
 MOST_VALUES = 1 << 16  # distinct rows that are counted, at one choice of columns
@@ -65,9 +65,8 @@ class People:
 
 @dataclass(frozen=True, eq=False)
 class Sketch:
-    """`cells` (sampled rows, columns): fingerprints under the column's name. `rows`: how many the file had. `form`: how
-    texts are compared; FIRST_FORM: byte by byte. `matching`: of each column the values by which others are matched to
-    it; empty where they are not worked out yet.
+    """`cells` (sampled rows, columns): fingerprints under the column's name. `rows`: how many the file had. `matching`:
+    of each column the values by which others are matched to it; empty where they are not worked out yet.
     """
 
     targets: tuple[str, ...]
@@ -75,7 +74,6 @@ class Sketch:
     cells: Hashes
     rows: int
     people: Mapping[str, People]
-    form: int = FORM
     matching: dict[str, ColumnValues] = field(default_factory=dict)
 
     def write(self, file: IO[bytes]) -> None:
@@ -85,7 +83,7 @@ class Sketch:
             "columns": np.array(self.columns),
             "cells": self.cells,
             "rows": np.array(self.rows),
-            "form": np.array(self.form),
+            "form": np.array(FORM),
             **pack_values([self.matching[name] for name in self.columns if name in self.matching]),
         }
         names = np.array(list(self.people), dtype=str)
@@ -105,12 +103,11 @@ class Sketch:
                 }
                 targets = tuple(file["target"].tolist())
                 columns, rows = tuple(file["columns"].tolist()), int(file["rows"])
-                form = int(file["form"]) if "form" in file else FIRST_FORM
-                if form not in (FIRST_FORM, FORM):
+                if file["form"] != FORM:
                     raise ValueError
                 values = unpack_values(file) if "values" in file else []
                 matching = dict(zip(columns, values, strict=True)) if values else {}
-                return cls(targets, columns, file["cells"], rows, people, form, matching)
+                return cls(targets, columns, file["cells"], rows, people, matching)
         except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
             raise DataError(
                 f"datasets/{path.parent.name}/{path.name}: cannot be read ({type(error).__name__}), so nobody can say "
@@ -180,7 +177,7 @@ def merge_sketches(sketches: Iterable[Sketch]) -> Sketch:
     targets = tuple(dict.fromkeys(name for part in parts for name in part.targets))
     naming = dict.fromkeys(name for part in parts for name in part.people)
     people = {name: _all_people([part.people[name] for part in parts if name in part.people]) for name in naming}
-    return Sketch(targets, columns, np.concatenate(cells), sum(part.rows for part in parts), people, parts[0].form)
+    return Sketch(targets, columns, np.concatenate(cells), sum(part.rows for part in parts), people)
 
 
 def _at_one_rate(held: Sequence[Sketch]) -> list[Sketch]:
@@ -244,11 +241,8 @@ class Scan:
         columns: Sequence[str],
         naming: Sequence[str],
         known: Mapping[str, Sketch],
-        form: int = FORM,
     ) -> None:
-        self._key, self._targets, self._form = key, tuple(targets), form
-        of_before = {name: sketch for name, sketch in known.items() if sketch.form != form}
-        self._before = Scan(key, targets, columns, naming, of_before, FIRST_FORM) if of_before else None
+        self._key, self._targets = key, tuple(targets)
         self.columns = tuple(sorted(columns, key=lambda name: int(self._word("column " + name)))[:MOST_COLUMNS])
         self.names = frozenset({*self.columns, *naming})
         self._words = {name: self._word("column " + name) for name in self.columns}
@@ -257,8 +251,7 @@ class Scan:
         self._naming = {name: Values(min(MOST_PEOPLE, most)) for name in naming}
         self.known = known
         self.fractions: set[str] = set()  # of `naming`, those that hold numbers which are not whole
-        alike = {name: sketch for name, sketch in known.items() if sketch.form == form}
-        self._choices = {name: choices(sketch, self._words, targets) for name, sketch in alike.items()}
+        self._choices = {name: choices(sketch, self._words, targets) for name, sketch in known.items()}
         chosen = {choice for column_choices in self._choices.values() for choice in column_choices}
         most = min(MOST_VALUES, max(1 << 12, ALL_VALUES // max(1, len(chosen))))
         self._counted = {choice: Values(most) for choice in chosen}
@@ -278,8 +271,6 @@ class Scan:
 
     def __call__(self, batch: pa.RecordBatch, start: int) -> None:
         """Take in a batch whose first row is the file's row `start`, from 0."""
-        if self._before is not None:
-            self._before(batch, start)
         for first in range(0, len(batch), self._most):
             self._take(batch.slice(first, self._most), start + first)
 
@@ -299,9 +290,7 @@ class Scan:
         for name in self.names:
             if name in self._naming:
                 self._look_at_ids(name, batch[name])
-            if name not in self._words or not fingerprints(
-                batch[name], self._value, self._words[name], words, self._form == FIRST_FORM
-            ):
+            if name not in self._words or not fingerprints(batch[name], self._value, self._words[name], words):
                 continue
             self._cells[rows, self.columns.index(name)] = words[chosen]
             if self._in[name]:
@@ -320,7 +309,7 @@ class Scan:
     def _look_at_ids(self, name: str, column: pa.Array) -> None:
         if name not in self.fractions and holds_fractions(column):
             self.fractions.add(name)
-        bits = bits_of(column, self._value, self._form == FIRST_FORM)
+        bits = bits_of(column, self._value)
         if bits is not None:
             self._naming[name].add(mix(bits, self._value))
 
@@ -344,17 +333,14 @@ class Scan:
         self._settle()
         people = {name: values.found() for name, values in self._naming.items()}
         cells = self._cells[: self._held].copy()
-        self._made = Sketch(self._targets, self.columns, cells, self.rows, people, self._form)
+        self._made = Sketch(self._targets, self.columns, cells, self.rows, people)
         self._made.values(self._word)
         return self._made
 
     def same_people(self, name: str, own: Sketch) -> float:
         """Return the share of the people of `own` that stand in the registered dataset `name`, as `same_people`."""
-        stored, mine = self.known[name], own.people
-        if self._before is not None and stored.form != self._form:
-            spelt = self._before.sketch().people
-            mine = {column: spelt[column] for column in own.people}
-        pairs = [same_people(these, theirs) for these in mine.values() for theirs in stored.people.values()]
+        stored = self.known[name]
+        pairs = [same_people(these, theirs) for these in own.people.values() for theirs in stored.people.values()]
         return max(pairs, default=0.0)
 
     def same_rows(self, name: str, own: Sketch, part: Sketch | None = None, by_values: bool = True) -> float:
@@ -364,8 +350,6 @@ class Scan:
         another block come again, and what they have in common with themselves is no copied row.
         """
         stored, shares = part or self.known[name], [0.0]
-        if self._before is not None and stored.form != self._form:
-            return self._before.same_rows(name, self._before.sketch(), part, by_values)
         for choice in self._choices[name]:
             counted = self._counted[choice].found()
             sampled = stored.hashes(choice)

@@ -42,7 +42,7 @@ from training.datasets.datasets import (
     scan_of,
     write_packed,
 )
-from training.datasets.known_rows import BEFORE, block_with, groups_of
+from training.datasets.known_rows import block_with, groups_of
 from training.datasets.overlap import Scan, Sketch
 from training.datasets.packing import pack
 from training.datasets.unit_question import columns_to_watch, naming_people
@@ -250,8 +250,8 @@ def _check_other_blocks(guard: Guard, dataset: Dataset, scan: Scan, own: Sketch)
     """Refuse rows that another block has. The same people may come in many blocks; the same rows may not."""
     name = dataset.registration.name
     groups: dict[str, dict[int, str]] = {name: {}, **groups_of(dataset)}
-    labels = [label for label in scan.known if label.removesuffix(BEFORE) in groups]
-    matches = [label.removesuffix(BEFORE) for label in labels if scan.same_rows(label, own, by_values=False)]
+    labels = [label for label in scan.known if label in groups]
+    matches = [label for label in labels if scan.same_rows(label, own, by_values=False)]
     if not matches:
         return
     blocks = groups[matches[0]]

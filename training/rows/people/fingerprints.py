@@ -36,13 +36,13 @@ def unmix(words: Hashes, key: np.uint64) -> Hashes:
     return out
 
 
-def fingerprints(column: pa.Array, texts: np.uint64, key: np.uint64, out: Hashes, as_is: bool = False) -> bool:
-    """Set out to `bits_of(column, texts, as_is)`, mixed with `key`; False where the column has none."""
+def fingerprints(column: pa.Array, texts: np.uint64, key: np.uint64, out: Hashes) -> bool:
+    """Set out to `bits_of(column, texts)`, mixed with `key`; False where the column has none."""
     if column.type == pa.float64() and not column.null_count:  # as most columns are: nothing is made on the way
         kernels.words.number_bits(column.to_numpy(), out.view(np.float64))
         kernels.words.mix(out, key, out)
         return True
-    bits = bits_of(column, texts, as_is)
+    bits = bits_of(column, texts)
     if bits is not None:
         kernels.words.mix(bits, key, out)
     return bits is not None
@@ -55,15 +55,14 @@ def number_bits(numbers: NDArray[np.float64]) -> Hashes:
     return out
 
 
-def bits_of(column: pa.Array, key: np.uint64, as_is: bool = False) -> Hashes | None:
+def bits_of(column: pa.Array, key: np.uint64) -> Hashes | None:
     """Return (rows,): a word for each value, equal exactly where the values are (but for chance, 2^-64 a pair of
-    texts), which `mix` makes a fingerprint. `as_is`: texts are compared byte by byte, as in sketches from before. None
-    where the column holds lists, structs or intervals of the calendar.
+    texts), which `mix` makes a fingerprint. None where the column holds lists, structs or intervals of the calendar.
     """
     column = plain_storage(column)
     kind = column.type
     if pa.types.is_dictionary(kind):
-        words = bits_of(column.dictionary, key, as_is)
+        words = bits_of(column.dictionary, key)
         return None if words is None else _at(words, column.indices)
     if pa.types.is_nested(kind) or pa.types.is_interval(kind):
         return None
@@ -71,7 +70,7 @@ def bits_of(column: pa.Array, key: np.uint64, as_is: bool = False) -> Hashes | N
         if pa.types.is_boolean(kind):
             column = column.cast(pa.uint8())
         if pa.types.is_integer(kind) and _beyond_floats(column):
-            return bits_of(column.cast(pa.large_string()), key, as_is)
+            return bits_of(column.cast(pa.large_string()), key)
         if kind != pa.float64() or column.null_count:
             column = column.cast(pa.float64(), safe=False).fill_null(float("nan"))
         return number_bits(column.to_numpy(zero_copy_only=False))
@@ -80,7 +79,7 @@ def bits_of(column: pa.Array, key: np.uint64, as_is: bool = False) -> Hashes | N
     elif pa.types.is_fixed_size_binary(kind):
         column = column.cast(pa.binary())
     words = column.cast(pa.large_binary()).dictionary_encode()
-    return _at(_of_texts(words.dictionary if as_is else plain_texts(words.dictionary), key), words.indices)
+    return _at(_of_texts(plain_texts(words.dictionary), key), words.indices)
 
 
 def plain_storage(column: pa.Array) -> pa.Array:
