@@ -6,6 +6,7 @@ import os
 import re
 import uuid
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -152,15 +153,18 @@ class Home:
         database, signed = Store(url), (HighWater(mark(path)).read() or (0, b""))[0]
         if signed and engines.is_gone(database.engine):
             raise LedgerInvalid("ledger: its file is gone, but these keys have signed a ledger before; restore a copy")
-        database.create()
-        keys = opening.open_keys(path / "keys", database, settings(environment)["DPSERVE_ISSUER_KEY"].value)
-        with database.reading() as connection:
-            empty = size(connection) == 0
-        if not empty:
-            ledger = Ledger(TransparencyLog.open(database, keys, HighWater(mark(path))))
-            opening.check_issuer(database, keys)
-            return cls(path, keys, ledger)._with_trust_file()
-        database.close()
+        with ExitStack() as refusal:
+            refusal.callback(database.close)  # or its file stays open, and a copy that is put there is not read
+            database.create()
+            keys = opening.open_keys(path / "keys", database, settings(environment)["DPSERVE_ISSUER_KEY"].value)
+            with database.reading() as connection:
+                empty = size(connection) == 0
+            if not empty:
+                ledger = Ledger(TransparencyLog.open(database, keys, HighWater(mark(path))))
+                opening.check_issuer(database, keys)
+                home = cls(path, keys, ledger)._with_trust_file()
+                refusal.pop_all()
+                return home
         if signed:
             raise LedgerInvalid("ledger: is empty, but these keys have signed a ledger before")
         return cls._begin(path, url, keys)  # a first start that was cut between keys and ledger

@@ -36,7 +36,7 @@ from serving.process.watch.access_log import note_subject
 from serving.process.watch.metrics import REFUSALS
 from serving.rest import json_schemas
 from serving.rest.event_stream import Event, events
-from serving.wire import lists
+from serving.wire import lists, work_time
 from serving.wire.errors import json_response
 from serving.wire.list_parts import cut_datasets, cut_families
 from serving.wire.request_bodies import json_body, known_query, query_int, query_text
@@ -48,7 +48,6 @@ from training.requests import JobRequest
 from training.requests.base import json_schema
 
 MAX_LISTED = 200
-PRICES_SECONDS = 1.5  # a list works prices out for so long; the rest are told as not worked out yet
 
 
 async def submit_job(request: Request) -> Response:
@@ -162,12 +161,12 @@ def cancel_reservation(home: Home, seq: int) -> dict[str, Any]:
 
 async def list_datasets(request: Request) -> Response:
     """Return the datasets that the caller may see, with their budgets, and how many jobs still fit where that is known
-    within PRICES_SECONDS.
+    within `work_time.PRICES_SECONDS`.
     """
     part, home, rights = lists.part_of(request, "archived"), state(request).home, access(request)
 
     def look() -> dict[str, Any]:
-        asker, end = rights.principal, monotonic() + PRICES_SECONDS
+        asker, end = rights.principal, monotonic() + work_time.PRICES_SECONDS
         visible = seen_datasets(rights, home.ledger.datasets(asker))
         wanted, following = cut_datasets(part, visible, archived(home.ledger, "dataset"))
         described = [

@@ -21,6 +21,7 @@ from serving.wire.errors import TakesTooLong
 
 MOST_OVERDUE = 4  # threads of a process whose work is over its time: with six, requests of others are late
 LOST_SECONDS = 30.0  # beyond it: twice as long as a database is waited for
+PRICES_SECONDS = 1.5  # a list works prices out for so long; the rest are told as not worked out yet
 WORK_SECONDS = 4.5  # below the service's own timeout, whose answer has another shape
 T = TypeVar("T")
 

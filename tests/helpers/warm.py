@@ -189,8 +189,8 @@ def begin(arguments: list[str], folder: str, environment: dict[str, str], stream
     os.environ.clear()
     os.environ.update(environment)
     if seconds is not None:
-        work_time, jobs = import_module("serving.wire.work_time"), import_module("serving.rest.jobs")
-        vars(work_time)["WORK_SECONDS"] = vars(jobs)["PRICES_SECONDS"] = float(seconds)
+        work_time = vars(import_module("serving.wire.work_time"))
+        work_time["WORK_SECONDS"] = work_time["PRICES_SECONDS"] = float(seconds)
     return arguments
 
 

@@ -25,6 +25,7 @@ from dpserve_verify.audit.replay import Replay
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.formats import canonical
 from serving.http.routes import Door
+from serving.operations.grants import TokenAnswer
 from serving.process.config.limits import DAY, Meter
 from serving.process.tokens import new_token
 from serving.wire.errors import NotReady, TooManyRequests
@@ -51,7 +52,7 @@ def test_only_what_is_limited_is_said(home):
     assert home.ledger.log.entry(day.created).value["limits"] == {"per_day": 3}
     assert "limits" not in home.ledger.log.entry(free.created).value  # as before there were any
     assert [token.limits for token in tokens.tokens(home.ledger)] == [Limits(per_day=3), NO_LIMITS]
-    assert free.to_json()["limits"] == {"per_second": None, "per_day": None}
+    assert TokenAnswer.of_token(free).limits == {"per_second": None, "per_day": None}
 
 
 @pytest.mark.parametrize("wrong", [0, -1, MAX_REQUESTS + 1, 1.5, "5", True])
@@ -305,6 +306,5 @@ def test_new_token_of_the_old_name_begins_anew(site):
 
 
 def test_json_of_a_limited_token_is_json():
-    assert json.loads(json.dumps(replace(token(), limits=Limits(per_day=7)).to_json()))["limits"] == {
-        "per_second": None, "per_day": 7,
-    }  # fmt: skip
+    limited = TokenAnswer.of_token(replace(token(), limits=Limits(per_day=7))).to_json()
+    assert json.loads(json.dumps(limited))["limits"] == {"per_second": None, "per_day": 7}
