@@ -61,10 +61,22 @@ def _repeats(raw: bytes) -> bool:
     return b"*" in raw and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(raw, yaml.SafeLoader))
 
 
-def edit_all(model: Curves, edits: Sequence[Any], note: EditNote) -> Curves:
-    """Make one edit after the other: all of them, or InputError that names the first wrong one."""
+def check_edits(edits: Sequence[Any]) -> None:
+    """Raise InputError where there are none or more than MAX_EDITS, or for the first that has not the form of one."""
     if not edits:
         raise InputError("edits: say at least one")
+    if len(edits) > MAX_EDITS:
+        raise InputError(f"edits: {len(edits)}; at most {MAX_EDITS} at once", limit=MAX_EDITS)
+    for number, edit in enumerate(edits, 1):
+        try:
+            _read_edit(edit)
+        except InputError as error:
+            raise InputError(f"edit {number}: {error.message}") from error
+
+
+def edit_all(model: Curves, edits: Sequence[Any], note: EditNote) -> Curves:
+    """Make one edit after the other: all of them, or InputError that names the first wrong one."""
+    check_edits(edits)
     cells = sum(map(len, model.terms)) * model.outputs + sum(pair.table.size for pair in model.pairs)
     most = min(MAX_EDITS, max(1, MAX_CELLS // max(1, cells)))
     if len(edits) > most:

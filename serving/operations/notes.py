@@ -18,16 +18,16 @@ from serving.operations import Caller, Operation, operation
 from serving.operations.answers import Answer
 from training.requests.base import CLOSED, Checked
 
+Tag = Annotated[StrictStr, Field(min_length=1, max_length=40)]
+Tags = Annotated[tuple[Tag, ...], Field(max_length=MAX_TAGS, fail_fast=True)]
+
 
 @dataclass(frozen=True, config=CLOSED)
 class NoteRequest(Checked):
     """A text or tags in the place of those that are there."""
 
     text: Annotated[StrictStr | None, Field(max_length=MAX_TEXT, description="left out: as it is")] = None
-    tags: Annotated[
-        tuple[Annotated[StrictStr, Field(min_length=1, max_length=40)], ...] | None,
-        Field(max_length=MAX_TAGS, description="left out: as they are"),
-    ] = None
+    tags: Annotated[Tags | None, Field(description="left out: as they are")] = None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from accountant.ledger.model_names import require_edit
 from dpserve_verify.errors import InputError
 from models.edit.changes import bins_of
 from models.edit.curves import class_of, curves_of, to_curves
-from models.edit.edit_list import edit_text
+from models.edit.edit_list import check_edits, edit_text
 from models.edit.editing import EditNote
 from models.explain.explain import unit
 from models.features.features import NumericFeature
@@ -92,6 +92,7 @@ def apply_edits(serving: ServingState, rights: Access, reference: str, fields: d
     """Edit a model, or return what would change. Forbidden, InputError; WrongState where the model is another than was
     looked at, or has these edits in a version already.
     """
+    check_edits(fields["edits"])  # what is no list of edits is not sent to the desk
     served = serving.registry.get(reference)
     base, dry = served.verified, fields.get("dry_run", False)
     issued, promote = base.certificate.issued, fields.get("promote", False)

@@ -13,6 +13,7 @@ from accountant.access import tokens
 from serving.http import cookies
 from serving.http.routes import Door, caller
 from serving.pages import login
+from serving.pages.parts import static_files
 
 PAGE = {"Accept": "text/html,application/xhtml+xml"}
 OURS = {"Origin": BASE, "Sec-Fetch-Site": "same-origin"}
@@ -28,6 +29,7 @@ DOORS = (
     Door("POST", "/ui/tokens", ("admin",), who, "a change"),
     Door("POST", "/v1/jobs", ("audit",), who, "a door without a page"),
     Door("GET", "/v1/models", ("audit",), who, "the same"),
+    Door("GET", "/ui/static/{path:path}", (), static_files.answer, "files", media="*/*", hidden=True),
     Door("POST", "/ui/login", (), login.login, "in"),
     Door("POST", "/ui/logout", (), login.logout, "out"),
 )
@@ -230,7 +232,7 @@ def test_errors_of_pages_are_pages_and_others_are_json(site):
 
 
 def test_static_files_of_the_pages_are_open(site):
-    assert code(site.ask("GET", "/ui/static/nope.css")) == (404, "not_found")  # and not 401
+    assert code(site.ask("GET", "/ui/static/nope.css")) == (404, "unknown_name")  # and not 401
     assert code(site.ask("GET", "/ui/staticx")) == (401, "unauthorized")
 
 
