@@ -538,6 +538,7 @@ def test_model_changed_while_it_is_served(server, harm):
     place = server.path / "models" / "spare" / "1"
     name = list(FILES)[HARMS.index(harm) % len(FILES)]
     assert not (place / name).is_symlink()  # what a run before left
+    assert (place / name).is_file()
     good, before = (place / name).read_bytes(), failures(server)
     harm(place / name)
     until(lambda: server.predict("spare").status_code == 503, "it is served no more")

@@ -7,6 +7,7 @@ import re
 import zipfile
 from dataclasses import replace
 from itertools import pairwise
+from uuid import uuid4
 
 import ledgers
 import owners
@@ -457,32 +458,33 @@ def test_a_schedule_is_begun_and_ended_by_keyboard(page, server):
 
 def test_campaign_is_followed_as_owners_answer(page, server, tmp_path):
     """One that is open grows by itself; closed, it leads to what became of it."""
-    owners.asking(tmp_path, server.home, 5, 2)
+    survey, turns = (f"{name}-{uuid4().hex[:8]}" for name in ("survey", "turns"))  # another one where it is run again
+    owners.asking(tmp_path, server.home, 5, 2, survey)
     page.emulate_media(color_scheme="light")
     page.set_viewport_size(DESK)
     page.goto("/ui")
     page.get_by_role("navigation", name="Pages").get_by_text("More", exact=True).click()
     page.locator("nav a", has_text="Campaigns").click()
-    card = page.locator("#campaign-survey")
+    card = page.locator(f"#campaign-{survey}")
     card.get_by_text("0 of 5 owners have answered; 2 are needed, 2 more.").wait_for()
     assert card.locator("progress").get_attribute("max") == "5"
     assert "no better than guessing, and opened although it is" in card.inner_text()
     no_serious_findings(page)
     for number in (1, 4):
-        campaigns.receive(server.home, "survey", campaigns.invitation(server.home, "survey", number), number)
+        campaigns.receive(server.home, survey, campaigns.invitation(server.home, survey, number), number)
     card.get_by_text("2 of 5 owners have answered; 2 are needed.").wait_for()  # without being asked for again
     page.set_viewport_size(PHONE)
     page.emulate_media(color_scheme="dark")
     no_serious_findings(page)
     no_sideways_scroll(page)
-    campaigns.close(server.home, "survey")
+    campaigns.close(server.home, survey)
     card.locator(".badge.good", has_text="done").wait_for()
     card.get_by_role("link", name="closed by entry").click()
     assert "2 owners had answered" in page.locator("main").inner_text()
-    owners.asking(tmp_path, server.home, 5, 4, "turns", learner="local-stump", rounds="2", epsilon="1")
-    campaigns.receive(server.home, "turns", campaigns.invitation(server.home, "turns", 0), 9)
+    owners.asking(tmp_path, server.home, 5, 4, turns, learner="local-stump", rounds="2", epsilon="1")
+    campaigns.receive(server.home, turns, campaigns.invitation(server.home, turns, 0), 9)
     page.goto("/ui/campaigns")
-    page.locator("#campaign-turns").get_by_text("1 of 2: 1 have answered; 2 are needed").wait_for()
+    page.locator(f"#campaign-{turns}").get_by_text("1 of 2: 1 have answered; 2 are needed").wait_for()
     no_serious_findings(page)
     no_sideways_scroll(page)
     no_faults(page)
