@@ -120,6 +120,23 @@ def other_tests() -> str:
 MAX_WORDS = 1500
 
 
+def test_tests_and_files_that_proofs_name_are_there():
+    """Who reads a proof can run what would refute it."""
+    code = "".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    missing = []
+    for page in sorted((DOCS / "privacy").glob("*.md")):
+        words = re.findall(r"`([^`\n]+)`", page.read_text("utf-8"))
+        names = [name for word in words for name in re.findall(r"\btest_[a-z0-9_]+\b(?![.…])", word)]
+        missing += [f"{page.name}: {name}" for name in names if f"def {name}(" not in code]
+        files = [
+            word.partition("::")[0]
+            for word in words
+            if re.match(rf"({'|'.join((*ROOMS, 'dpserve_verify', 'tests'))})/", word)
+        ]
+        missing += [f"{page.name}: {file}" for file in files if not (ROOT / file).exists()]
+    assert missing == []
+
+
 def test_a_page_of_a_task_is_short():
     """Proofs, results and references may be longer: they lie in folders of their own."""
     pages = [*DOCS.glob("*.md"), *DOCS.glob("tutorials/*.md"), ROOT / "README.md"]
