@@ -29,6 +29,18 @@ from training.learners import LEARNERS
 pytestmark = pytest.mark.slow
 
 DOCS = ROOT / "docs"
+HOUSE = (
+    "accountant",
+    "models",
+    "training",
+    "local",
+    "dpserve_cluster",
+    "serving",
+    "dpserve",
+    "dpserve_verify",
+    "tests",
+    "extensions",
+)
 ROOMS = ("accountant", "models", "training", "local", "dpserve_cluster", "serving", "dpserve")
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 LOADS = {"link": "href", "script": "src", "img": "src", "iframe": "src", "source": "src"}
@@ -120,21 +132,33 @@ def other_tests() -> str:
 MAX_WORDS = 1500
 
 
-def test_tests_and_files_that_proofs_name_are_there():
-    """Who reads a proof can run what would refute it."""
-    code = "".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py"))
+def test_tests_and_files_that_pages_name_are_there():
+    """Who reads a proof can run what would refute it; who follows a walk or a recipe finds each file."""
+    files = {path.relative_to(ROOT).as_posix() for room in HOUSE for path in (ROOT / room).rglob("*")}
+    names = {file.rpartition("/")[2] for file in files}
+    tests = "".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    tests += "".join(path.read_text("utf-8") for path in (ROOT / "extensions").rglob("test_*.py"))
     missing = []
-    for page in sorted((DOCS / "privacy").glob("*.md")):
-        words = re.findall(r"`([^`\n]+)`", page.read_text("utf-8"))
-        names = [name for word in words for name in re.findall(r"\btest_[a-z0-9_]+\b(?![.…])", word)]
-        missing += [f"{page.name}: {name}" for name in names if f"def {name}(" not in code]
-        files = [
-            word.partition("::")[0]
-            for word in words
-            if re.match(rf"({'|'.join((*ROOMS, 'dpserve_verify', 'tests'))})/", word)
-        ]
-        missing += [f"{page.name}: {file}" for file in files if not (ROOT / file).exists()]
+    for page in PAGES:
+        for word in re.findall(r"`([^`\n]+)`", (DOCS / page).read_text("utf-8")):
+            cases = re.findall(r"\btest_[a-z0-9_]+\b(?![.…])", word)
+            missing += [f"{page}: {case}" for case in cases if f"def {case}(" not in tests]
+            file = word.partition("::")[0].rstrip("/")
+            is_path = re.fullmatch(rf"({'|'.join(HOUSE)})/[\w./-]+", file) and "yours" not in file
+            if (is_path and file not in files) or (re.fullmatch(r"[\w.-]+\.py", file) and file not in names):
+                missing.append(f"{page}: {file}")
     assert missing == []
+
+
+@pytest.mark.parametrize("page", ["how-it-works.md", "extending.md"])
+def test_names_of_code_that_walks_and_recipes_name_are_there(page):
+    """Who is told to change a table or a class finds it."""
+    sources = "".join(path.read_text("utf-8") for room in HOUSE for path in (ROOT / room).rglob("*.py"))
+    sources += (ROOT / "Makefile").read_text("utf-8") + (ROOT / "serving/pages/static/verify_claim.js").read_text(
+        "utf-8"
+    )
+    named = re.findall(r"`([A-Z][A-Za-z_]{2,})`", (DOCS / page).read_text("utf-8"))
+    assert [name for name in named if not re.search(rf"\b{name}\b", sources)] == []
 
 
 def test_a_page_of_a_task_is_short():
