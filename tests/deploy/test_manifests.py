@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_rule import RULES, prometheus_rule
 from small_home import ROOT
 
 from serving.cli.app import TREE
@@ -16,6 +20,7 @@ DEPLOY, GRAFANA = ROOT / "deploy", ROOT / "serving" / "grafana"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text()
 BASE = DEPLOY / "kubernetes" / "base"
+DEPLOYING = (ROOT / "docs" / "deployment.md").read_text()
 OURS = ("service", "worker")
 
 
@@ -121,18 +126,50 @@ def test_policies_and_budgets_choose_the_pods_that_there_are():
 
 
 def test_what_watches_is_one_source():
-    """Rules, scrape and board are those of serving/grafana; nothing in deploy/ says them again."""
+    """Rules and board are those of serving/grafana; what says them again in deploy/ is made of them, and the scrape of
+    compose differs in the addresses alone.
+    """
     watched = {**mounts("prometheus"), **mounts("grafana")}
     used = {(DEPLOY / source).resolve() for source in watched.values() if "/" in source and source != "./grafana"}
-    assert used == {GRAFANA / name for name in ("prometheus.yml", "alerts.yml", "dashboard.json")}
+    assert used == {*(GRAFANA / name for name in ("alerts.yml", "dashboard.json")), DEPLOY / "prometheus.yml"}
     made = yaml.safe_load((GRAFANA / "kustomization.yaml").read_text())["configMapGenerator"]
     assert [(GRAFANA / name).is_file() for each in made for name in each["files"]] == [True, True]
     assert "../../../serving/grafana" in yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"]
     written = [path for path in DEPLOY.rglob("*.y*ml") if "node_modules" not in path.parts]
-    assert [path for path in written if "- alert:" in path.read_text()] == []
-    scraped = yaml.safe_load((GRAFANA / "prometheus.yml").read_text())["scrape_configs"][0]
-    assert scraped["static_configs"][0]["targets"] == ["127.0.0.1:3000"]
-    assert COMPOSE["services"]["prometheus"]["network_mode"] == "service:service"
+    assert [path for path in written if "- alert:" in path.read_text()] == [RULES]
+    assert RULES.read_text() == prometheus_rule(), "run python tests/helpers/prometheus_rule.py"
+    alone, composed = (yaml.safe_load((folder / "prometheus.yml").read_text()) for folder in (GRAFANA, DEPLOY))
+    assert composed.pop("alerting")["alertmanagers"][0]["static_configs"][0]["targets"] == ["alertmanager:9093"]
+    asked = [each["scrape_configs"][0]["static_configs"][0].pop("targets") for each in (alone, composed)]
+    assert asked == [["127.0.0.1:3000"], ["service:3000"]]
+    assert alone == composed
+
+
+def test_what_watches_goes_on_where_the_service_begins_anew():
+    """No container has the network of another: that is gone with it, and the watcher would see nothing any more."""
+    services = COMPOSE["services"]
+    assert [name for name, service in services.items() if "network_mode" in service] == []
+    reach = {name: set(service["networks"]) for name, service in services.items()}
+    for asks, asked in (("prometheus", "service"), ("prometheus", "alertmanager"), ("grafana", "prometheus")):
+        assert reach[asks] & reach[asked]
+    for name, user in (("grafana", 472), ("prometheus", 65534), ("alertmanager", 65534)):
+        assert f"chown {user}" in DEPLOYING, name
+
+
+@pytest.mark.parametrize(("content", "mode", "begins"), [("x", 0o644, True), ("", 0o644, False), ("x", 0, False)])
+def test_grafana_begins_with_its_own_password_or_not_at_all(content, mode, begins):
+    """Where it cannot read one, it would take "admin"."""
+    shell, option, program = COMPOSE["services"]["grafana"]["entrypoint"]
+    other = {"user": 472, "group": 472} if os.geteuid() == 0 else {}
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        secret = Path(folder) / "grafana"
+        secret.write_text(content)
+        secret.chmod(mode)
+        program = program.replace("/run/secrets/grafana", str(secret)).replace("/run.sh", "echo begins")
+        done = subprocess.run([shell, option, program], capture_output=True, text=True, **other)
+    assert (done.stdout, done.returncode) == (("begins\n", 0) if begins else ("", 1))
+    assert ("secrets/grafana: must hold" in done.stderr) is not begins
 
 
 def test_compose_gives_what_the_image_asks_for():

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from starlette.types import Scope
 
 from accountant.home import Home
+from accountant.ledger.archive import archived
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import ROOMIEST, FamilyRow, families_of, left, left_in_windows
 from accountant.ledger.families.records import HOLDOUT, WAITING
@@ -124,8 +125,9 @@ class LedgerGauges(Collector):
     jobs: JobFigures
 
     def collect(self) -> Iterable[Metric]:
-        """Read the ledger now."""
-        datasets = self.home.ledger.datasets()
+        """Read the ledger now. A retired dataset has no series: nothing is asked of it any more, so nothing alarms."""
+        retired = archived(self.home.ledger, "dataset")
+        datasets = [each for each in self.home.ledger.datasets() if each.registration.name not in retired]
         yield from _budgets(datasets)
         yield from _windows(datasets)
         yield from _holdout_and_person(self.home, datasets)

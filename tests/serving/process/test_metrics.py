@@ -9,8 +9,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import update
 
+from accountant.ledger.archive import archive
 from accountant.ledger.families.left import describe_budget
-from accountant.ledger.families.records import PUBLIC_STATES, State
+from accountant.ledger.families.records import PUBLIC_STATES, State, Why
 from accountant.ledger.job_counts import JobFigures, queue
 from accountant.store.tables import job_table
 from serving.process.watch import audit_runs
@@ -99,6 +100,20 @@ def test_budgets_are_the_ledgers(home):
     assert found["dpserve_model_versions", ("state", "candidate")] == 2
     assert found["dpserve_model_versions", ("state", "champion")] == 0
     assert found["dpserve_ledger_size",] == home.ledger.log.size()
+
+
+def test_a_retired_dataset_alarms_nobody_until_it_is_taken_up_again(home):
+    """Its budget is what it was; a study that has ended is no warning for years."""
+    figures = lambda name: {key for key in samples(LedgerGauges(home, JobFigures())) if ("dataset", name) in key}  # noqa: E731
+    name, *others = [each.registration.name for each in home.ledger.datasets()]
+    before, beside = figures(name), [figures(other) for other in others]
+    assert {"dpserve_budget_left_ratio", "dpserve_epsilon_total"} <= {key[0] for key in before}
+    why = Why("test", "the study has ended")
+    archive(home.ledger, "dataset", name, why)
+    assert {key[0] for key in figures(name)} <= {"dpserve_jobs_total"}
+    assert [figures(other) for other in others] == beside
+    archive(home.ledger, "dataset", name, why, ends=True)
+    assert figures(name) == before
 
 
 def test_labels_of_requests_are_bounded():

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.server
 import json
 import re
 import shutil
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 
 import httpx
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from small_home import ROOT, adult_home, client, free_port, serving, until
 
@@ -22,13 +26,18 @@ sys.path.insert(0, str(ROOT / "docs"))
 import reference
 
 GRAFANA = ROOT / "serving" / "grafana"
+CLUSTER = ROOT / "deploy" / "kubernetes" / "components" / "monitoring"
 MONITORING = (ROOT / "docs" / "monitoring.md").read_text()
 BOARD = json.loads((GRAFANA / "dashboard.json").read_text())
 EXPRESSIONS = [target["expr"] for panel in BOARD["panels"] for target in panel.get("targets", ())]
 # Named by the interface since before; promtool would rather keep the ending _total for counters.
 KNOWN = ['dpserve_epsilon_total non-counter metrics should not have "_total" suffix']
 
-pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.system("promtool", "prometheus")]
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.slow,
+    pytest.mark.system("promtool", "prometheus", "prometheus-alertmanager"),
+]
 
 
 def promtool(*arguments, **more):
@@ -64,6 +73,35 @@ def test_every_alert_is_tested():
     assert alerts == fired == silent == set(re.findall(r"`(Dpserve\w+)`", MONITORING))
 
 
+def test_the_rules_fire_on_the_labels_that_a_cluster_gives(tmp_path):
+    """The operator names the job NAMESPACE/NAME, unless the PodMonitor names it; and it reads rules of a PrometheusRule
+    alone.
+    """
+    monitor, rule = (yaml.safe_load((CLUSTER / name).read_text()) for name in ("monitor.yaml", "rules.yaml"))
+    labels = {"namespace": "dpserve", "pod": "dpserve-0", "container": "dpserve", "endpoint": "http"}
+    labels |= {"instance": "10.0.0.1:3000", "job": f"dpserve/{monitor['metadata']['name']}"}
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    labels |= {each["targetLabel"]: each["replacement"] for each in endpoint["relabelings"]}
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump(rule["spec"]))
+    series = "up{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
+    fires = {"eval_time": "5m", "alertname": "DpserveNotReady"}
+    group = next(each for each in rule["spec"]["groups"][0]["rules"] if each["alert"] == "DpserveNotReady")
+    words = {
+        name: text.replace("{{ $labels.instance }}", labels["instance"]) for name, text in group["annotations"].items()
+    }
+    fires["exp_alerts"] = [{"exp_labels": {**labels, "severity": "critical"}, "exp_annotations": words}]
+    played = {"input_series": [{"series": series, "values": "0x10"}], "alert_rule_test": [fires]}
+    played["alert_rule_test"].append({"eval_time": "9m", "alertname": "DpserveAbsent", "exp_alerts": []})
+    (tmp_path / "played.yml").write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "tests": [played]}))
+    found = promtool("test", "rules", "played.yml", cwd=tmp_path)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert {f'job="{labels["job"]}"'} == set(
+        re.findall(
+            r'job="[^"]*"', " ".join(EXPRESSIONS) + json.dumps(BOARD["templating"]).replace("\\", "") + str(rule)
+        )
+    )
+
+
 def test_board_is_whole():
     """No panel upon another, none outside the 24 columns, no id twice, every panel says what its unit measures."""
     cells = set()
@@ -86,10 +124,11 @@ def test_board_is_whole():
 
 @dataclass
 class Watched:
-    """A server of two workers, and the Prometheus that watches it."""
+    """A server of two workers, the Prometheus that watches it, and what the Alertmanager sent."""
 
     server: object
     port: int
+    sent: list[dict]
 
     def api(self, path, **query):
         answer = client().get(f"http://127.0.0.1:{self.port}/api/v1/{path}", params=query, timeout=300).json()
@@ -109,32 +148,67 @@ def watched(tmp_path_factory):
     folder = tmp_path_factory.mktemp("watched")
     home = adult_home(folder, 2)
     job.train(home, JobRequest("adult", "lazybb", "0.5", parameters={"rounds": 10}, model="adult"), by="test")
-    with serving(home.path, DPSERVE_AUDIT_SECONDS="3600") as server:
-        port = free_port()
-        process = start(folder / "prometheus", port, server)
+    with serving(home.path, DPSERVE_AUDIT_SECONDS="3600") as server, taking_alerts() as (address, sent):
+        teller, port = free_port(), free_port()
+        tells = start_alertmanager(folder / "alertmanager", teller, address)
+        asks = start(folder / "prometheus", port, server, teller)
         try:
-            found = Watched(server, port)
+            found = Watched(server, port, sent)
             until(
-                lambda: process.poll() is None and alive(port) and found.value('up{job="dpserve"}') == 1,
+                lambda: asks.poll() is tells.poll() is None and alive(port) and found.value('up{job="dpserve"}') == 1,
                 "it is scraped",
             )
             yield found
         finally:
-            process.terminate()
-            process.wait(300)
+            for process in (asks, tells):
+                process.terminate()
+                process.wait(300)
 
 
-def start(folder, port, server):
-    """The configuration as it is shipped: only the address and the pace are the test's own."""
+@contextlib.contextmanager
+def taking_alerts():
+    """An address of an operator, and the alerts that came to it."""
+    sent = []
+
+    class Takes(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            sent.extend(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["alerts"])
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Takes) as taker:
+        threading.Thread(target=taker.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{taker.server_port}/", sent
+        taker.shutdown()
+
+
+def start(folder, port, server, teller):
+    """The configuration of compose as it is shipped: only the addresses and the pace are the test's own."""
     shutil.copytree(GRAFANA, folder)
     (folder / "token").write_text(server.tokens["audit"])
-    text = (folder / "prometheus.yml").read_text()
-    (folder / "prometheus.yml").write_text(
-        text.replace("127.0.0.1:3000", f"127.0.0.1:{server.port}").replace("15s", "1s")
-    )
+    text = (ROOT / "deploy" / "prometheus.yml").read_text().replace("15s", "1s")
+    text = text.replace("service:3000", f"127.0.0.1:{server.port}").replace("alertmanager:", "127.0.0.1:")
+    (folder / "prometheus.yml").write_text(text.replace(":9093", f":{teller}"))
     command = ["prometheus", "--config.file=prometheus.yml", f"--web.listen-address=127.0.0.1:{port}"]
+    return begin([*command, "--storage.tsdb.path=data"], folder)
+
+
+def start_alertmanager(folder, port, address):
+    """As it is shipped, too. Debian's knows no `url_file`."""
+    folder.mkdir()
+    text = (ROOT / "deploy" / "alertmanager.yml").read_text().replace("10s", "0s")
+    assert "- url_file: /run/secrets/alerts" in text
+    (folder / "alertmanager.yml").write_text(text.replace("url_file: /run/secrets/alerts", f"url: {address}"))
+    command = ["prometheus-alertmanager", "--config.file=alertmanager.yml", "--storage.path=data"]
+    return begin([*command, "--cluster.listen-address=", f"--web.listen-address=127.0.0.1:{port}"], folder)
+
+
+def begin(command, folder):
     with (folder / "log").open("wb") as out:
-        return subprocess.Popen([*command, "--storage.tsdb.path=data"], cwd=folder, stdout=out, stderr=out)
+        return subprocess.Popen(command, cwd=folder, stdout=out, stderr=out)
 
 
 def alive(port):
@@ -197,6 +271,8 @@ def test_alert_fires_where_a_model_was_changed_and_ends(watched):
     path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
     try:
         until(lambda: "DpserveCertificateFailures" in watched.firing(), "the alert fires")
+        names_sent = lambda: {each["labels"]["alertname"] for each in watched.sent}  # noqa: E731
+        until(lambda: "DpserveCertificateFailures" in names_sent(), "somebody is told")
     finally:
         path.write_bytes(good)
     until(lambda: watched.value("max(dpserve_models_refused)") == 0, "every worker serves it again")
