@@ -197,7 +197,7 @@ training/learners/ebm: dpserve_verify(. privacy) accountant(. noise privacy) mod
 training/measuring:
 training/measuring/answers: dpserve_verify(. formats privacy) accountant(. certificates home ledger ledger/families
     system) models(answers features profile) training(datasets learners measuring/profile measuring/worth planning
-    requests rows/packed rows/partitions rows/schema rows/tables)
+    requests rows/packed rows/partitions rows/schema rows/tables session)
 training/measuring/profile: dpserve_verify(. certificates formats privacy) accountant(. certificates home ledger
     ledger/families noise system) models(features profile) training(calibration datasets learners learners/boosting
     measuring/worth planning requests rows/packed rows/partitions rows/schema rows/tables session)

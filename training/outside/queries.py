@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from dpserve_verify.privacy.budget import Relation
 from models.parts.trees import Tree, Walk, walk_of
 from training.rows.partitions.partition import TARGET_GRID, Partition
 from training.rows.partitions.rows import Rows
+from training.session.reach import reach, root_above
 
 AT_ONCE = 1 << 16  # rows; a float holds every sum of so many targets exactly
 
@@ -98,11 +98,8 @@ class PerCell:
 
     def sensitivity(self, relation: Relation) -> int:
         """Return how far a row moves all answers, rounded up."""
-        most, number = TARGET_GRID if self.total else 1, len(self.cells)
-        steps = 2 if relation is Relation.REPLACE_ONE else 1
-        if self.norm == "l1":
-            return steps * most * number
-        return root_above(number * most * most * (steps * steps if self.total else steps))
+        up, down = (TARGET_GRID, TARGET_GRID) if self.total else (1, 0)
+        return reach(up, down, relation, self.norm, len(self.cells))
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
         return rows.ask(self.count)
@@ -208,9 +205,3 @@ class TableSums:
 def largest(tables: Sequence[Table]) -> int:
     """Return the largest entry in size of all tables."""
     return max(max(-table.ends[0], table.ends[1]) for table in tables)
-
-
-def root_above(square: int) -> int:
-    """Return the root of a whole number, rounded up."""
-    root = isqrt(square)
-    return root + (root * root < square)

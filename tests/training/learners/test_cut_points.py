@@ -34,7 +34,6 @@ from training.learners.base.cut_points import (
     shared_values,
     within_part,
 )
-from training.learners.base.leaf_sensitivity import reach
 from training.learners.boosting.lazybb import LazyBB, WeightedAgreement
 from training.learners.boosting.lazybb_tree import LazyBBTree
 from training.learners.boosting.leaf_rules import one_rules
@@ -43,6 +42,7 @@ from training.learners.parameters import learner_of, stored
 from training.replay.tapes import moved, share_of
 from training.rows.packed.cells import PARTS, Cells, grid_of
 from training.rows.partitions.rows import Rows
+from training.session.reach import reach
 from training.session.session import Public, Rehearsal, Session
 
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE

@@ -20,7 +20,6 @@ from models.features.features import CategoricalFeature, NumericFeature, Ordered
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.onnx.export import to_onnx
 from models.onnx.runtime import OnnxModel
-from training.learners.base.leaf_sensitivity import reach
 from training.learners.base.orders import ClassCounts, ordered_places, ranks_of
 from training.learners.boosting.lazybb import LazyBB
 from training.learners.boosting.lazybb_tree import LazyBBTree
@@ -28,6 +27,7 @@ from training.learners.parameters import learner_of, stored
 from training.rows.packed.cells import Cells, grid_of
 from training.rows.partitions.rows import Rows
 from training.rows.schema.column_rules import Columns
+from training.session.reach import reach
 from training.session.session import Public, Rehearsal, Session, sensitivity_of
 
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE

@@ -21,9 +21,9 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Relation
 from models.features.features import Feature, NumericFeature
 from training.learners.base.checks import check_whole, check_word
-from training.learners.base.leaf_sensitivity import Norm, reach
 from training.rows.packed.cells import PARTS, Grid, grid_of
 from training.rows.partitions.rows import Rows
+from training.session.reach import Norm, OnePlace, reach
 from training.session.session import Public, Query, Releaser
 
 Integers = NDArray[np.int64]
@@ -43,15 +43,15 @@ MOST_ALONE = 24  # values of a number that stand alone
 
 
 @dataclass(frozen=True, eq=False)
-class CellCounts:
-    """Rows by what `of` says of each fine cell of a number, in `grid` parts of a row. A row counts once, in one place:
+class CellCounts(OnePlace):
+    """Rows by what `of` says of each fine cell of a number, in `one` parts of a row. A row counts once, in one place:
     one more or less moves the counts by one row in L1 and L2, and one that is replaced by 2 in L1 and sqrt(2) in L2.
     """
 
     feature: int
     of: Integers
     norm: Norm = "l1"
-    grid: int = 1
+    one: int = 1
     purpose: ClassVar[str] = "count rows per fine cell"
 
     @property
@@ -59,12 +59,8 @@ class CellCounts:
         """Return how many counts it answers with."""
         return int(self.of.max()) + 1
 
-    def sensitivity(self, relation: Relation) -> int:
-        """Return how far one row moves all counts, in its norm and grid steps."""
-        return reach(self.grid, 0, relation, self.norm)
-
     def __call__(self, rows: Rows) -> Integers:
-        return np.bincount(self.of, rows.cell_counts(self.feature, self.of.size)).astype(np.int64) * self.grid
+        return np.bincount(self.of, rows.cell_counts(self.feature, self.of.size)).astype(np.int64) * self.one
 
 
 @dataclass(frozen=True)

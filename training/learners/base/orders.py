@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpserve_verify.errors import InputError
-from dpserve_verify.privacy.budget import Relation
 from models.features.features import FEW_VALUES, CategoricalFeature, Feature, OrderedFeature
 from training.learners.base.checks import check_word
-from training.learners.base.leaf_sensitivity import reach
 from training.rows.partitions.rows import Rows
+from training.session.reach import OnePlace
 from training.session.session import Public
 
 Integers = NDArray[np.int64]
@@ -31,7 +30,7 @@ RARE = 0.01  # the share of a class is taken to be at least so far from 0 and 1
 
 
 @dataclass(frozen=True)
-class ClassCounts:
+class ClassCounts(OnePlace):
     """Rows per class and value of a category, class 0 first: `values` counts "other" and missing. A row counts once, in
     one place: one more or less moves the counts by 1 in L1, one that is replaced by 2.
     """
@@ -40,15 +39,12 @@ class ClassCounts:
     values: int
     purpose: ClassVar[str] = "count rows per class and value of a category"
     norm: ClassVar[str] = "l1"
+    one: ClassVar[int] = 1
 
     @property
     def size(self) -> int:
         """Return how many counts it answers with."""
         return 2 * self.values
-
-    def sensitivity(self, relation: Relation) -> int:
-        """Return how far one row moves all counts."""
-        return reach(1, 0, relation, "l1")
 
     def __call__(self, rows: Rows) -> Integers:
         return rows.class_counts(self.feature).ravel()

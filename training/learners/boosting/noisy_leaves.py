@@ -15,10 +15,10 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import MAX_EPSILON, NANO, Relation, from_nano
 from dpserve_verify.privacy.events import MAX_NOISE
 from training.learners.base.class_weights import ONE, Balance, words_of
-from training.learners.base.leaf_sensitivity import Norm, reach
 from training.learners.boosting.tree_queries import Cuts
 from training.rows.partitions.rows import Rows
 from training.rows.statistics.tree_rows import Grown, TreeRows
+from training.session.reach import Norm, OnePlace, reach
 from training.session.session import Public
 
 Integers = NDArray[np.int64]
@@ -26,7 +26,7 @@ LeafNoise = DiscreteLaplace | DiscreteGaussian
 
 
 @dataclass(frozen=True)
-class ClassWeights:
+class ClassWeights(OnePlace):
     """Weight of each class in each leaf of a tree, in units of `one`: (2 leaves,), class 0 and class 1 of leaf after
     leaf. `table`: weight of a row by its margin under `trees`, none above `one`; the row count where it is all ones.
 
@@ -45,10 +45,6 @@ class ClassWeights:
     def size(self) -> int:
         """Count the answers: two for each leaf."""
         return 2 * (len(self.cuts) + 1)
-
-    def sensitivity(self, relation: Relation) -> int:
-        """Return how far one row moves all weights, in its norm and units of weight."""
-        return reach(self.one, 0, relation, self.norm)
 
     def __call__(self, rows: Rows) -> Integers:
         return TreeRows(rows).leaf_sums(self.trees, self.cuts, np.asarray(self.table, np.int64)).ravel()
@@ -88,7 +84,7 @@ class LeafResiduals:
 
 
 @dataclass(frozen=True)
-class LeafLabels:
+class LeafLabels(OnePlace):
     """For every leaf, how many rows have class 0 and class 1, times `one`, or less where their class is `weighed`:
     (leaves, 2). One more row raises one number by at most `one`: range `one` under add/remove, 2 `one` under
     replace-one, for all leaves together.
@@ -112,10 +108,6 @@ class LeafLabels:
     def size(self) -> int:
         """Count the answers: two for each leaf."""
         return 2 * (len(self.cuts) + 1)
-
-    def sensitivity(self, relation: Relation) -> int:
-        """Return `one` under add/remove, 2 `one` under replace-one."""
-        return self.one if relation is Relation.ADD_REMOVE else 2 * self.one
 
     def __call__(self, rows: Rows) -> Integers:
         weights = np.full(1, self.one)

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.noise.mechanisms import DiscreteLaplace
-from dpserve_verify.privacy.budget import MAX_EPSILON, Relation
+from dpserve_verify.privacy.budget import MAX_EPSILON
 from models.parts.answers import Bends
-from training.learners.base.leaf_sensitivity import reach
 from training.rows.partitions.rows import Rows
+from training.session.reach import OnePlace
 from training.session.session import Public
 
 Integers = NDArray[np.int64]
@@ -34,7 +34,7 @@ EXACT = (1 << 24) - 1  # scores that float32 holds, and so a model's graph
 
 
 @dataclass(frozen=True)
-class ScoreCounts(ABC):
+class ScoreCounts(OnePlace, ABC):
     """Rows per class and band of scores: (2 bands,), class 0 first. A row counts once, in one place: a row more or less
     moves the counts by 1 in L1, and one that is replaced by 2. `link`: log-odds per point of score by the public rule.
     """
@@ -43,11 +43,8 @@ class ScoreCounts(ABC):
     link: float
     purpose: ClassVar[str] = "count rows by class and score"
     norm: ClassVar[str] = "l1"
+    one: ClassVar[int] = 1
     size: ClassVar[int] = CLASSES * MIDDLES.size
-
-    def sensitivity(self, relation: Relation) -> int:
-        """Return 1 under add/remove, 2 under replace-one, in rows."""
-        return reach(1, 0, relation, "l1")
 
     @abstractmethod
     def __call__(self, rows: Rows) -> Integers:

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from accountant.errors import PlanMismatch
 from dpserve_verify.privacy.budget import Relation
 from training.learners.base.class_weights import ONE, Balance, words_of
-from training.learners.base.leaf_sensitivity import Norm
-from training.learners.ebm.queries import GRID, SCORES, many_times
+from training.learners.ebm.queries import GRID, SCORES
 from training.rows.partitions.rows import Rows
 from training.rows.statistics.additive_rows import Joint
 from training.rows.statistics.softmax_rows import Softmax, SoftmaxRows
+from training.session.reach import Norm, reach
 
 Integers = NDArray[np.int64]
 CHANCE = 1 << 20  # steps of a chance in a row's residual
@@ -188,7 +188,7 @@ class ClassPairScores:
         """Return how far one row moves all scores, in their norm and grid steps, rounded up."""
         if relation is not self.vectors.relation:
             raise PlanMismatch(f"relation={relation}: the residuals were scaled for {self.vectors.relation}")
-        return many_times(self.most, self.size, self.norm)
+        return reach(self.most, 0, Relation.ADD_REMOVE, self.norm, self.size)
 
     def __call__(self, rows: Rows) -> Integers:
         """Answer; the bound is decided in whole numbers, before a row is looked at."""
@@ -229,7 +229,7 @@ class ClassPairSums:
         """Return how far one row moves all sums, in their norm and grid steps, rounded up."""
         if relation is not self.vectors.relation:
             raise PlanMismatch(f"relation={relation}: the residuals were scaled for {self.vectors.relation}")
-        return many_times(GRID, len(self.joints), self.norm)
+        return reach(GRID, 0, Relation.ADD_REMOVE, self.norm, len(self.joints))
 
     def __call__(self, rows: Rows) -> Integers:
         """Answer; the bound is decided in whole numbers, before a row is looked at."""

@@ -16,11 +16,11 @@ from accountant.noise.objective import MOST_CURVATURE, ObjectivePerturbation
 from dpserve_verify.privacy.budget import MAX_EPSILON, NANO, Relation, from_nano, nano
 from dpserve_verify.privacy.events import MAX_NOISE
 from training.learners.base.cut_points import counted_numbers, counts_share
-from training.learners.base.leaf_sensitivity import Norm
 from training.learners.boosting.defaults import strength
 from training.learners.ebm.convex import Layout
 from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults, mu_of
 from training.learners.ebm.defaults import strength as told
+from training.session.reach import Norm
 from training.session.session import Public
 
 Floats = NDArray[np.float64]

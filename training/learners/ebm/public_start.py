@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from accountant.errors import PlanMismatch
 from dpserve_verify.privacy.budget import Relation
-from training.learners.base.leaf_sensitivity import Norm
 from training.learners.ebm.class_queries import CHANCE
 from training.learners.ebm.defaults import LESS_TOLD, strength
 from training.learners.ebm.noise import Noise
@@ -23,6 +22,7 @@ from training.rows.partitions.partition import TARGET_GRID
 from training.rows.partitions.rows import Rows
 from training.rows.statistics.additive_rows import AdditiveRows
 from training.rows.statistics.softmax_rows import SoftmaxRows
+from training.session.reach import Norm
 from training.session.session import Public, Releaser, Start
 
 FARTHEST = 7.0  # logits: a public start's constant is at most so far from 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from math import exp, isqrt
+from math import exp
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from accountant.errors import PlanMismatch
 from dpserve_verify.privacy.budget import Relation
 from training.learners.base.class_weights import ONE, Balance, words_of
-from training.learners.base.leaf_sensitivity import Norm, reach
 from training.learners.boosting.probabilities import ScoreCounts, last_scores
 from training.rows import kernels
 from training.rows.kernels import FRACTION
 from training.rows.partitions.partition import TARGET_GRID
 from training.rows.partitions.rows import Rows
 from training.rows.statistics.additive_rows import AdditiveRows, Joint, bin_counts, joint_counts, square_sum
+from training.session.reach import Norm, OnePlace, reach
 
 Integers = NDArray[np.int64]
 GRID = 1 << 20
@@ -170,24 +170,21 @@ class NumberResiduals:
 
 
 @dataclass(frozen=True)
-class BinCounts:
+class BinCounts(OnePlace):
     """Rows per bin of a feature, times GRID."""
 
     feature: int
     size: int
     norm: Norm
+    one: ClassVar[int] = GRID
     purpose: ClassVar[str] = "count rows per bin"
-
-    def sensitivity(self, relation: Relation) -> int:
-        """Return how far one row moves all counts, in its norm and grid steps."""
-        return reach(GRID, 0, relation, self.norm)
 
     def __call__(self, rows: Rows) -> Integers:
         return bin_counts(rows, self.feature) * GRID
 
 
 @dataclass(frozen=True)
-class BandCounts:
+class BandCounts(OnePlace):
     """Rows per class and band of scores, times GRID, class 0 first: a row counts in one place. `terms` as in
     `LeafSums`; scores are without the constant.
     """
@@ -195,12 +192,9 @@ class BandCounts:
     terms: tuple[Integers, ...]
     joints: tuple[Joint, ...]
     norm: Norm
+    one: ClassVar[int] = GRID
     purpose: ClassVar[str] = ScoreCounts.purpose
     size: ClassVar[int] = ScoreCounts.size
-
-    def sensitivity(self, relation: Relation) -> int:
-        """Return how far one row moves all counts, in its norm and grid steps."""
-        return reach(GRID, 0, relation, self.norm)
 
     def __call__(self, rows: Rows) -> Integers:
         last = last_scores(1 / SCORES).astype(np.int64)
@@ -208,21 +202,18 @@ class BandCounts:
 
 
 @dataclass(frozen=True)
-class JointCounts:
+class JointCounts(OnePlace):
     """Rows per cell of two features, times GRID: as of one feature's bins, a row counts in one."""
 
     joint: Joint
     norm: Norm
+    one: ClassVar[int] = GRID
     purpose: ClassVar[str] = "count rows per cell of a pair"
 
     @property
     def size(self) -> int:
         """Count the cells."""
         return self.joint.cells
-
-    def sensitivity(self, relation: Relation) -> int:
-        """Return how far one row moves all counts, in its norm and grid steps."""
-        return reach(GRID, 0, relation, self.norm)
 
     def __call__(self, rows: Rows) -> Integers:
         return joint_counts(rows, self.joint) * GRID
@@ -263,7 +254,7 @@ class PairScores:
         """Return how far one row moves all scores, in their norm and grid steps, rounded up."""
         if relation is not self.relation:
             raise PlanMismatch(f"relation={relation}: the residuals were scaled for {self.relation}")
-        return many_times(self.most, self.size, self.norm)
+        return reach(self.most, 0, Relation.ADD_REMOVE, self.norm, self.size)
 
     def __call__(self, rows: Rows) -> Integers:
         """Answer; the bound is decided in whole numbers, before a row is looked at."""
@@ -304,18 +295,13 @@ class PairSums:
         """Return how far one row moves all sums, in their norm and grid steps, rounded up."""
         if relation is not self.relation:
             raise PlanMismatch(f"relation={relation}: the residuals were scaled for {self.relation}")
-        return many_times(GRID, len(self.joints), self.norm)
+        return reach(GRID, 0, Relation.ADD_REMOVE, self.norm, len(self.joints))
 
     def __call__(self, rows: Rows) -> Integers:
         """Answer; the bound is decided in whole numbers, before a row is looked at."""
         check_moved(self.residuals, self.relation, self.norm)
         found = self.residuals.cells(AdditiveRows(rows, self.terms), self.joints)
         return np.concatenate([sums[: joint.cells] for joint, sums in zip(self.joints, found, strict=True)])
-
-
-def many_times(moved: int, count: int, norm: Norm) -> int:
-    """Return how far a row moves so many answers at once that it moves so far each, rounded up."""
-    return moved * count if norm == "l1" else isqrt(moved**2 * count - 1) + 1
 
 
 def check_moved(residuals: Residuals, relation: Relation, norm: Norm) -> None:

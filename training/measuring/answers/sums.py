@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
-from math import isqrt, prod
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from training.measuring.answers.cells import Axis, TableCells
 from training.measuring.profile.counts import AT_ONCE, Norm, Profiler
 from training.rows.partitions.partition import Partition
 from training.rows.partitions.rows import Rows
+from training.session.reach import reach
 
 GRID = 4096  # parts of a row
 MOST_WIDENED = 1 << 12  # sums of a release that tells more groups apart than the query does
@@ -62,11 +63,7 @@ class CellSums:
 
     def sensitivity(self, relation: Relation) -> int:
         """Return how far one row moves all sums, in the norm, in GRID parts, rounded up."""
-        moved = len(self.measures) * (2 if relation is Relation.REPLACE_ONE else 1)
-        if self.norm == "l1":
-            return GRID * moved
-        root = isqrt(GRID * GRID * moved)
-        return root + (root * root < GRID * GRID * moved)
+        return reach(GRID, 0, relation, self.norm, len(self.measures))
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
         return rows.ask(self.add_up)

@@ -22,9 +22,10 @@ from dpserve_verify.privacy.budget import NANO, Relation, from_nano, nano
 from dpserve_verify.privacy.events import MAX_NOISE
 from models.profile.chosen import Choice, Places, cells_of, choose, scored_pairs
 from models.profile.columns import Column
-from training.measuring.profile.counts import GRID, Counting, Norm, TableCounts, count_cells, moved_by_a_row
+from training.measuring.profile.counts import GRID, Counting, Norm, TableCounts, count_cells
 from training.rows.partitions.partition import Partition
 from training.rows.partitions.rows import Rows
+from training.session.reach import reach
 from training.session.session import Rehearsal, Releaser
 
 SHARES = (Fraction(1, 5), Fraction(1, 10), Fraction(7, 10))  # of what Laplace noise costs
@@ -54,8 +55,7 @@ class PairScores:
 
     def sensitivity(self, relation: Relation) -> int:
         """Return how far one row moves all scores, in the norm, in GRID parts, rounded up."""
-        both = relation is Relation.REPLACE_ONE and self.norm == "l2"  # it moves a score by two, and no other one
-        return moved_by_a_row(2 * self.size if both else self.size, self.norm, relation)
+        return reach(GRID, GRID, relation, self.norm, self.size)
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
         counts = np.split(rows.ask(self.count), np.cumsum([each.size for each in self.expected])[:-1])
@@ -87,7 +87,7 @@ class CellCounts:
 
     def sensitivity(self, relation: Relation) -> int:
         """Return how far one row moves all counts, in the norm, in GRID parts, rounded up."""
-        return moved_by_a_row(len(self.choice.pairs), self.norm, relation)
+        return reach(GRID, 0, relation, self.norm, len(self.choice.pairs))
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
         return GRID * rows.ask(self.count)

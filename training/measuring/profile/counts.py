@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isqrt, prod
+from math import prod
 from typing import Literal
 
 import numpy as np
@@ -23,20 +23,12 @@ from training.calibration.calibrate import calibrate
 from training.rows.partitions.partition import Partition
 from training.rows.partitions.rows import Rows
 from training.session.learner import Recipe
+from training.session.reach import reach
 from training.session.session import Public, Query, Rehearsal, Releaser
 
 GRID = 64  # parts of a row
 AT_ONCE = 1 << 18  # rows whose counts are made at one time
 Norm = Literal["l1", "l2"]
-
-
-def moved_by_a_row(histograms: int, norm: Norm, relation: Relation) -> int:
-    """Return how far one row moves the counts of so many histograms, in the norm, in GRID parts, rounded up."""
-    moved = histograms * (2 if relation is Relation.REPLACE_ONE else 1)  # counts, by one each
-    if norm == "l1":
-        return GRID * moved
-    root = isqrt(GRID * GRID * moved)
-    return root + (root * root < GRID * GRID * moved)
 
 
 @dataclass(frozen=True)
@@ -64,7 +56,7 @@ class TableCounts:
 
     def sensitivity(self, relation: Relation) -> int:
         """Return how far one row moves all counts, in the norm, in GRID parts, rounded up."""
-        return moved_by_a_row(len(self.sizes), self.norm, relation)
+        return reach(GRID, 0, relation, self.norm, len(self.sizes))
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
         return GRID * rows.ask(self.count)

@@ -27,6 +27,7 @@ from training.calibration.calibrate import calibrate
 from training.rows.partitions.partition import TARGET_GRID, Partition
 from training.rows.partitions.rows import Rows
 from training.session.learner import Recipe
+from training.session.reach import reach
 from training.session.session import Public, Rehearsal, Releaser
 
 Scores = NDArray[Any]
@@ -57,7 +58,7 @@ class CellCounts:
 
     def sensitivity(self, relation: Relation) -> int:
         """Return how far one record moves all counts, in L1: in L2 by no more."""
-        return self.grid * self.layout.cells_per_record * (2 if relation is Relation.REPLACE_ONE else 1)
+        return reach(self.grid, 0, relation, "l1", self.layout.cells_per_record)
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
         return self.grid * rows.ask(self.count)
@@ -101,7 +102,7 @@ class PairedCounts:
 
     def sensitivity(self, relation: Relation) -> int:
         """Return how far one record moves all counts, in L1."""
-        return self.layout.cells_per_record * (2 if relation is Relation.REPLACE_ONE else 1)
+        return reach(1, 0, relation, "l1", self.layout.cells_per_record)
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
         return rows.ask(self.count)

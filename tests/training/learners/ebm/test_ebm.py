@@ -18,7 +18,6 @@ from dpserve_verify.privacy.renyi import compose_pure
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.forms.additive import AdditiveEnsemble
 from training.calibration.calibrate import calibrate, rehearse
-from training.learners.base.leaf_sensitivity import reach
 from training.learners.boosting.probabilities import KNOTS, MIDDLES
 from training.learners.ebm.defaults import EbmDefaults
 from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
@@ -41,6 +40,7 @@ from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import parse_schema
 from training.rows.statistics.additive_rows import AdditiveRows, Joint, bin_counts
 from training.rows.tables.data import rows_of
+from training.session.reach import reach
 from training.session.session import Public, Session, sensitivity_of
 
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
@@ -163,23 +163,6 @@ def test_calibration_from_a_guess_finds_what_a_search_finds(pure, relation):
 
 
 # ---- sensitivities ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("up", "down", "relation", "norm", "most"),
-    [
-        (7, 3, ADD, "l2", 7),
-        (3, 7, ADD, "l1", 7),
-        (7, 3, REPLACE, "l1", 14),
-        (7, 7, REPLACE, "l2", 14),
-        (100, 0, REPLACE, "l2", 142),
-        (100, 42, REPLACE, "l2", 142),
-        (100, 43, REPLACE, "l2", 143),
-        (0, 0, REPLACE, "l2", 0),
-    ],
-)
-def test_how_far_a_row_moves_sums(up, down, relation, norm, most):
-    assert reach(up, down, relation, norm) == most
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2"])
