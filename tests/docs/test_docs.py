@@ -139,8 +139,9 @@ def test_tests_and_files_that_pages_name_are_there():
     tests = "".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py"))
     tests += "".join(path.read_text("utf-8") for path in (ROOT / "extensions").rglob("test_*.py"))
     missing = []
-    for page in PAGES:
-        for word in re.findall(r"`([^`\n]+)`", (DOCS / page).read_text("utf-8")):
+    readmes = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "extensions").glob("*/README.md"))
+    for page in [*(f"docs/{name}" for name in PAGES), *readmes]:
+        for word in re.findall(r"`([^`\n]+)`", (ROOT / page).read_text("utf-8")):
             cases = re.findall(r"\btest_[a-z0-9_]+\b(?![.…])", word)
             missing += [f"{page}: {case}" for case in cases if f"def {case}(" not in tests]
             file = word.partition("::")[0].rstrip("/")
