@@ -17,6 +17,7 @@ from serving.http.routes import Door, access, caller, require_dataset, state, wi
 from serving.pages.datasets import every_dataset
 from serving.pages.job_form import body_of
 from serving.pages.parts.ui import form_fields, page, see_other
+from serving.rest.jobs import require_named
 from serving.rest.schedules import add_schedule, visible_schedules
 from serving.wire import lists
 from serving.wire.errors import status_of
@@ -56,10 +57,9 @@ async def _page(
     home, rights, previewed = state(request).home, access(request), None
     if preview:
         try:
-            await require_dataset(request, ("train",), typed["dataset"])
-            previewed = await with_prices(
-                request, add_schedule, home, _request(typed, dry_run=True), rights, caller(request).created
-            )
+            wanted = _request(typed, dry_run=True)
+            await require_named(request, wanted)
+            previewed = await with_prices(request, add_schedule, home, wanted, rights, caller(request).created)
         except DpserveError as error:
             problem = error
     context = await with_prices(request, _context, home, rights, part)
@@ -91,9 +91,11 @@ def _request(typed: dict[str, str], dry_run: bool = False) -> ScheduleRequest:
 async def begin(request: Request) -> Response:
     """Begin the schedule that was previewed."""
     typed = {name: value.strip() for name, value in (await form_fields(request, *FIELDS)).items()}
-    rights = await require_dataset(request, ("train",), typed["dataset"])
+    await require_dataset(request, ("train",), typed["dataset"])
     try:
-        await with_prices(request, add_schedule, state(request).home, _request(typed), rights, caller(request).created)
+        wanted = _request(typed)
+        rights = await require_named(request, wanted)
+        await with_prices(request, add_schedule, state(request).home, wanted, rights, caller(request).created)
     except DpserveError as error:
         return await _page(request, typed, Part(limit=lists.ON_A_PAGE), problem=error)
     return see_other("/ui/schedules")

@@ -133,6 +133,19 @@ def test_every_door_does_as_the_table_says(site, scope):
             assert refused(site, narrow, door, OTHERS, 1), what
 
 
+def test_a_schedule_begins_from_no_model_that_the_caller_may_not_see(site):
+    """From the page as over REST, and where it is only previewed: a job of it would begin from somebody's model."""
+    typed = {"name": "weekly", "dataset": MINE, "learner": "lazybb", "epsilon": "0.1", "public": OTHERS}
+    content, narrow = "&".join(f"{name}={value}" for name, value in typed.items()), looked(site).narrow["train"]
+    answers = [
+        site.bear(narrow, "POST", "/ui/schedules", content=content, headers=FORM),
+        site.bear(narrow, "GET", f"/ui/schedules?{content}"),
+        site.bear(narrow, "POST", "/v1/schedules", json=typed),
+    ]
+    assert [answer.status_code for answer in answers] == [403, 403, 403]
+    assert all("model bank" in answer.text for answer in answers)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("scope", SCOPES)
 def test_lists_show_what_is_granted_and_no_other_name(site, scope):
