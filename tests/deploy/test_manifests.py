@@ -140,8 +140,8 @@ def test_what_watches_is_one_source():
     assert RULES.read_text() == prometheus_rule(), "run python tests/helpers/prometheus_rule.py"
     alone, composed = (yaml.safe_load((folder / "prometheus.yml").read_text()) for folder in (GRAFANA, DEPLOY))
     assert composed.pop("alerting")["alertmanagers"][0]["static_configs"][0]["targets"] == ["alertmanager:9093"]
-    asked = [each["scrape_configs"][0]["static_configs"][0].pop("targets") for each in (alone, composed)]
-    assert asked == [["127.0.0.1:3000"], ["service:3000"]]
+    targets = [each["scrape_configs"][0]["static_configs"][0].pop("targets") for each in (alone, composed)]
+    assert targets == [["127.0.0.1:3000"], ["service:3000"]]
     assert alone == composed
 
 

@@ -125,7 +125,7 @@ class LedgerGauges(Collector):
     jobs: JobFigures
 
     def collect(self) -> Iterable[Metric]:
-        """Read the ledger now. A retired dataset has no series: nothing is asked of it any more, so nothing alarms."""
+        """Read the ledger now. A retired dataset has no series of budgets: nothing is asked of it any more."""
         retired = archived(self.home.ledger, "dataset")
         datasets = [each for each in self.home.ledger.datasets() if each.registration.name not in retired]
         yield from _budgets(datasets)

@@ -93,13 +93,10 @@ def test_the_rules_fire_on_the_labels_that_a_cluster_gives(tmp_path):
     played = {"input_series": [{"series": series, "values": "0x10"}], "alert_rule_test": [fires]}
     played["alert_rule_test"].append({"eval_time": "9m", "alertname": "DpserveAbsent", "exp_alerts": []})
     (tmp_path / "played.yml").write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "tests": [played]}))
-    found = promtool("test", "rules", "played.yml", cwd=tmp_path)
-    assert found.returncode == 0, found.stdout + found.stderr
-    assert {f'job="{labels["job"]}"'} == set(
-        re.findall(
-            r'job="[^"]*"', " ".join(EXPRESSIONS) + json.dumps(BOARD["templating"]).replace("\\", "") + str(rule)
-        )
-    )
+    checked = promtool("test", "rules", "played.yml", cwd=tmp_path)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    asking = " ".join(EXPRESSIONS) + json.dumps(BOARD["templating"]).replace("\\", "") + str(rule)
+    assert set(re.findall(r'job="[^"]*"', asking)) == {f'job="{labels["job"]}"'}
 
 
 def test_board_is_whole():
