@@ -110,7 +110,7 @@ def test_a_retired_dataset_alarms_nobody_until_it_is_taken_up_again(home):
     assert {"dpserve_budget_left_ratio", "dpserve_epsilon_total"} <= {key[0] for key in before}
     why = Why("test", "the study has ended")
     archive(home.ledger, "dataset", name, why)
-    assert {key[0] for key in figures(name)} <= {"dpserve_jobs_total"}
+    assert {key[0] for key in figures(name)} <= {"dpserve_jobs_total", "dpserve_refusals_total"}  # what was counted
     assert [figures(other) for other in others] == beside
     archive(home.ledger, "dataset", name, why, ends=True)
     assert figures(name) == before
