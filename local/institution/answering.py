@@ -53,6 +53,9 @@ def answer_noted(
         state = next((state for kind, state in states if isinstance(error, kind)), REFUSED)
         _note(settings, name, state, why=error.message)
         raise
+    except Exception as error:  # a fault of this program: not to be met again every two seconds
+        _note(settings, name, REFUSED, why=f"unexpected {type(error).__name__}")
+        raise
     _note(settings, name, ANSWERED, rounds=body["rounds"], of=body["rounds"])
     return body
 
@@ -108,6 +111,9 @@ class Answering:
         except DpserveError as error:
             self._settled[name] = mark
             self._say(f"campaign {name}: not answered: {error.message}")
+        except Exception as error:
+            self._settled[name] = mark
+            self._say(f"campaign {name}: not answered: unexpected {type(error).__name__}")
 
 
 def invitations(settings: Settings) -> dict[str, str]:

@@ -71,7 +71,8 @@ def answer(
     if number >= definition.owners:
         raise InputError(f"invitation: is of institution {number}; the campaign has {definition.owners}")
     settings.policy.check(definition)
-    public = playing.check_definition(definition)
+    with reading("definition"):
+        public = playing.check_definition(definition)
     if settings.policy.least_worth is not None and not definition.is_counting:
         require_worth(definition, settings.policy.least_worth)
     dataset = home.ledger.dataset(settings.dataset, part=definition.part)

@@ -91,7 +91,12 @@ class RoundsDefinition(ForAggregators):
     @cached_property
     def given(self) -> dict[str, Any]:
         """Return the parameters of the learner; of an evaluation also the model, and which rows are counted."""
-        found: dict[str, Any] = json.loads(self.settings)
+        try:
+            found = json.loads(self.settings)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise InputError("settings: must be an object of JSON")
         return found
 
     @property

@@ -19,7 +19,7 @@ from dpserve_verify.certificates.releases import kinds_of
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from local.reports.shared import AGGREGATORS
-from local.rounds.definition import EVALUATION, MOST_NUMBERS, PROFILE, ROUND_LEARNERS, RoundsDefinition
+from local.rounds.definition import EVALUATION, MOST_NUMBERS, MOST_ROUNDS, PROFILE, ROUND_LEARNERS, RoundsDefinition
 from local.rounds.shared_session import SharedSession, check_adding
 from models.forms.ensemble import Ensemble
 from models.forms.registry import ensemble_from_bytes
@@ -52,14 +52,20 @@ class Rehearsed:
 
 
 class _Widths(Rehearsal):
-    """A rehearsal that notes how many numbers the answers of each purpose have, whatever those before them say."""
+    """A rehearsal that notes how many numbers the answers of each purpose have, whatever those before them say.
+    `most`: how many answers may be asked for.
+    """
 
-    def __init__(self, public: Public, unit: Decimal) -> None:
+    def __init__(self, public: Public, unit: Decimal, most: int = MOST_ROUNDS) -> None:
         super().__init__(public, unit)
         self.widths: dict[str, int] = {}
+        self._most, self._count = most, 0
 
     def release(self, query: Query, mechanism: Mechanism) -> Any:
-        """Return a blank."""
+        """Return a blank. PlanMismatch where more is asked for than may be."""
+        self._count += 1
+        if self._count > self._most:
+            raise PlanMismatch(f"plan: the learner asks for more than {self._most} sums")
         widest = most_numbers(query, self.public)
         self.widths[query.purpose] = max(widest, self.widths.get(query.purpose, 1))
         return super().release(query, mechanism)
@@ -128,7 +134,8 @@ def schema_in(definition: RoundsDefinition) -> Schema:
 
 def check_definition(definition: RoundsDefinition) -> Public:
     """Return what is public of a campaign, once this version, by the same code, would ask for the same. InputError
-    else: what one asks of its rows must be what was priced.
+    else: what one asks of its rows must be what was priced. A stranger's parameters are held to the learner's own
+    bounds before anything is rehearsed, and the rehearsal ends where it asks for more than was priced.
     """
     if definition.code != code():
         raise InputError(
@@ -137,8 +144,10 @@ def check_definition(definition: RoundsDefinition) -> Public:
         )
     budget = Budget(definition.epsilon, definition.delta)
     public = public_of(schema_in(definition), budget, definition.unit.contributions)
-    rehearsal = _Widths(public, definition.standard)
-    learner_in(definition).learn(rehearsal)
+    rehearsal, learner = _Widths(public, definition.standard, len(definition.plan)), learner_in(definition)
+    if definition.learner in ROUND_LEARNERS:
+        learner.check(public)
+    learner.learn(rehearsal)
     check_adding(definition.plan)
     if rehearsal.plan != definition.plan or rehearsal.numbers != definition.numbers:
         raise PlanMismatch(f"campaign={definition.campaign}: its plan is not what its learner asks for")

@@ -114,6 +114,24 @@ def test_what_could_not_be_reached_is_asked_again_and_seen_without_a_network(pla
     assert (states(place, 0)["unreached"]["state"], states(place, 0)["unreached"]["charged"]) == ("over", None)
 
 
+def test_a_fault_of_the_program_is_noted_and_not_met_again_at_each_look(place, monkeypatch):
+    place.ask("odd", epsilon="0.1")
+    invite(place, 0, "odd")
+
+    def fail(*given):
+        raise ZeroDivisionError("the fault")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(answering, "answer", fail)
+        running = answer_all(place, 0, told := [])
+        running.look()
+        running.finish()
+    assert told.count("campaign odd: not answered: unexpected ZeroDivisionError") == 1
+    noted = states(place, 0)["odd"]
+    assert (noted["state"], noted["why"], noted["charged"]) == ("refused", "unexpected ZeroDivisionError", None)
+    campaigns.give_up(place.home, "odd", "steward", "not needed")
+
+
 def new(place, **changed):
     said = {
         "url": "https://campaigns.example", "trust": place.home.path / "trust.json", "dataset": "rows",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import asdict, replace
 from decimal import Decimal
@@ -190,6 +191,31 @@ def test_a_dataset_protects_what_the_campaign_promises(tmp_path, unit, contribut
             check_dataset(definition, made, schema_of(home, made))
     else:
         check_dataset(definition, made, schema_of(home, made))
+
+
+@pytest.mark.parametrize(
+    ("learner", "change", "kind", "words"),
+    [
+        ("ebm", {"epochs": 10**9}, InputError, "epochs"),
+        ("ebm", {"epochs": -1}, InputError, "epochs"),
+        ("ebm", {"leaves": -1}, InputError, "leaves"),
+        ("ebm", {"share": "-1"}, InputError, "share"),
+        ("ebm", {"epochs": 40}, PlanMismatch, "more than"),  # within the learner's bounds, and not what was priced
+        ("forest", {"trees": 10**5}, InputError, "trees"),
+        ("forest", {"depth": 10**5}, InputError, "depth"),
+        ("forest", "[" * 100_000, InputError, "settings: must be an object"),
+        ("forest", "[]", InputError, "settings: must be an object"),
+    ],
+)
+def test_a_strangers_parameters_are_bounded_before_they_are_rehearsed(learner, change, kind, words):
+    """Each of these took the whole processor for minutes, or ended in an error that nobody read, and began again."""
+    text, few = schema(90).decode(), dict(hospitals.FEW) if learner == "ebm" else {}
+    asked = playing.rehearse(parse_schema(text.encode()), learner, few, Budget.of("2", "0.000001"), 3)
+    definition = hospitals.made_definition(asked, text, "person", 3)
+    settings = change if isinstance(change, str) else json.dumps({**definition.given, **change}, sort_keys=True)
+    playing.check_definition(definition)
+    with pytest.raises(kind, match=words):
+        playing.check_definition(replace(definition, settings=settings))
 
 
 def table_rows(table, read):
