@@ -19,7 +19,7 @@ from accountant.system import extensions
 from serving.http.connections import Connections
 from serving.http.rights import NOTHING
 from serving.http.routes import Door, Doors
-from serving.operations import grants, notes, totals
+from serving.operations import datasets, grants, notes, totals
 from serving.operations.doors import doors
 from serving.pages.all import PAGES
 from serving.pages.home import error_page
@@ -57,6 +57,7 @@ DOORS: tuple[Door, ...] = (
     *v2.DOORS,
     *jobs.DOORS,
     *chain(*extensions.load("doors")),
+    *doors(*datasets.OPERATIONS),
     *measurements.DOORS,
     *profiles.DOORS,
     *drafts.DOORS,

@@ -276,8 +276,8 @@ serving/cli/released: dpserve_verify(. certificates system) accountant(system) m
     store worth) serving(cli cli/backends)
 serving/http: dpserve_verify(. formats) accountant(. access home ledger/families system) training(planning)
     serving(process process/config process/watch wire)
-serving/operations: dpserve_verify(. privacy) accountant(access home ledger/families system) models(store)
-    training(requests) serving(http rest wire) dpserve(.)
+serving/operations: dpserve_verify(. privacy) accountant(access home ledger ledger/families system) models(store)
+    training(planning requests) serving(http rest wire) dpserve(.)
 serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. access audit home keys ledger
     ledger/families log store system) models(answers edit explain features parts profile store worth)
     training(datasets datasets/drafts jobs learners measuring/answers measuring/profile outside planning replay

@@ -29,7 +29,7 @@ from serving.cli.terminal import (
     show,
     show_busy,
 )  # fmt: skip
-from serving.operations import totals
+from serving.operations import datasets, totals
 from serving.operations.totals import Archived, QuotaRequest, Withdrawn
 from serving.wire.list_parts import Part
 from training.planning.job_views import dataset_to_json
@@ -142,11 +142,11 @@ def list_datasets(
     \b
     dpserve dataset list
     """
-    datasets, part = backend().datasets, Part(contains, after, limit, every)
+    part = Part(contains, after, limit, every)
     if json:
-        return show(True, datasets.list_part(part), "")
+        return show(True, backend().ask(datasets.list_datasets, part=part), "")
     rows, problems = [("FAMILY", "DATASETS", "TOTAL", "BUDGET")], list[str]()
-    families = datasets.list_families(part)
+    families = backend().ask(datasets.list_families, part=part)
     for body in families["families"]:
         total = f"epsilon {body['epsilon']}, delta {short_delta(body['delta'])}"
         members = ", ".join(body["datasets"])
@@ -163,7 +163,7 @@ def show_dataset(name: Name, verbose: Verbose = False, json: Json = False) -> No
     dpserve dataset show adult
     """
     with show_busy("pricing a job of each learner"):
-        body = backend().datasets.get(name)
+        body = backend().ask(datasets.show_dataset, name=name)
     show(json, body, dataset_text(body, verbose))
 
 

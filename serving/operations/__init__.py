@@ -12,17 +12,17 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_type_hints
 
 from serving.http import rights
-from serving.operations.answers import Answer
+from serving.operations.answers import Answer, Body, read_answer
 
 if TYPE_CHECKING:
     from accountant.access.grants import Access
     from accountant.home import Home
 
 P = ParamSpec("P")
-A = TypeVar("A", bound=Answer, covariant=True)
+A = TypeVar("A", bound=Answer | Body, covariant=True)
 Scopes = tuple[str, ...]
 
 
@@ -35,6 +35,11 @@ class Caller:
     home: Home
     rights: Access
     token: int | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Tell whether the caller sits at the home's machine and waits as long as it takes."""
+        return self.token is None
 
     @property
     def principal(self) -> str:
@@ -56,6 +61,7 @@ class Operation(Generic[P, A]):
         errors: Statuses that do not follow from the rest.
         is_repeatable: Whether asking twice does no more than asking once.
         needs_prices: Whether privacy is priced on the way, in the caller's turn.
+        has_archive: Whether the list that it gives a part of leaves out what is archived, unless that is asked for.
     """
 
     function: Callable[Concatenate[Caller, P], A]
@@ -67,6 +73,7 @@ class Operation(Generic[P, A]):
     errors: tuple[int, ...] = ()
     is_repeatable: bool = False
     needs_prices: bool = False
+    has_archive: bool = False
 
     @cached_property
     def parameters(self) -> Mapping[str, Any]:
@@ -75,10 +82,13 @@ class Operation(Generic[P, A]):
         return {name: hints[name] for name in list(inspect.signature(self.function).parameters)[1:]}
 
     @cached_property
-    def answer(self) -> type[A]:
-        """Return the class of the answer."""
-        kind: type[A] = get_type_hints(self.function)["return"]
-        return kind
+    def answer(self) -> Any:
+        """Return the type of the answer: a class, or JSON with the name of its shape."""
+        return get_type_hints(self.function, include_extras=True)["return"]
+
+    def read(self, body: Any) -> A:
+        """Read the JSON of its answer. DpserveError where it is none."""
+        return cast(A, read_answer(self.answer, body))
 
     @property
     def query(self) -> list[str]:

@@ -18,6 +18,7 @@ from serving.wire.field_words import in_words
 from training.requests.base import inlined
 
 SHAPE = "$shape"
+Body = dict[str, Any]  # an answer as JSON, whose shape `shape` names
 Count = Annotated[int, Field(ge=0)]
 Next = Annotated[str | None, Field(description="the `after` of the next part; null on the last")]
 Time = Annotated[str, Field(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")]
@@ -38,17 +39,27 @@ class Answer:
     @classmethod
     def of(cls, body: Any) -> Self:
         """Read the JSON of an answer. DpserveError where it lacks what this version knows."""
-        try:
-            return cast(Self, _adapter(cast(Any, cls)).validate_python(body))
-        except ValidationError as error:
-            where = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
-            raise DpserveError(f"answer: {where[:80]}: is not what this version of dpserve reads") from None
+        return cast(Self, read_answer(cls, body))
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer as JSON."""
         body = {field.name: getattr(self, field.name) for field in fields(cast(Any, self))}
         may_lack = {field.name for field in fields(cast(Any, self)) if field.default is None}
         return {name: _plain(value) for name, value in body.items() if not (value is None and name in may_lack)}
+
+
+def read_answer(kind: Any, body: Any) -> Any:
+    """Read the JSON of an answer of this kind. DpserveError where it lacks what this version knows."""
+    try:
+        return _adapter(kind).validate_python(body)
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
+        raise DpserveError(f"answer: {where[:80]}: is not what this version of dpserve reads") from None
+
+
+def answer_to_json(answer: Answer | Body) -> Body:
+    """Return an answer as JSON."""
+    return answer.to_json() if isinstance(answer, Answer) else answer
 
 
 def _plain(value: Any) -> Any:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from serving.http.routes import Answer, Door, access, caller, in_thread, path_number, state, with_prices
 from serving.operations import Caller, Operation
-from serving.operations.answers import SHAPE, schema_of, without_null
+from serving.operations.answers import SHAPE, answer_to_json, schema_of, without_null
 from serving.rest import json_schemas
 from serving.wire import lists
 from serving.wire.errors import json_response
@@ -26,7 +26,7 @@ def doors(*operations: Operation[Any, Any]) -> tuple[Door, ...]:
 
 
 def _door(asked: Operation[Any, Any]) -> Door:
-    part = lists.PART if "part" in asked.parameters else {}
+    part = {} if "part" not in asked.parameters else lists.ARCHIVED if asked.has_archive else lists.PART
     return Door(
         asked.method,
         asked.path,
@@ -58,7 +58,7 @@ def _answering(asked: Operation[Any, Any]) -> Answer:
         values = await _values(asked, request)
         who = Caller(state(request).home, access(request), caller(request).created)
         run = partial(with_prices, request) if asked.needs_prices else in_thread
-        done = await run(lambda: asked.function(who, **values).to_json())
+        done = await run(lambda: answer_to_json(asked.function(who, **values)))
         return json_response(done, 200 if getattr(values.get("body"), "dry_run", False) else asked.status)
 
     return answer
@@ -70,7 +70,7 @@ async def _values(asked: Operation[Any, Any], request: Request) -> dict[str, Any
     for name in re.findall(r"{(\w+)}", asked.path):
         values[name] = path_number(request, name) if asked.parameters[name] is int else request.path_params[name]
     if "part" in asked.parameters:
-        values["part"] = lists.part_of(request, *asked.query)
+        values["part"] = lists.part_of(request, *asked.query, *(["archived"] if asked.has_archive else []))
     else:
         known_query(request, *asked.query)
     values |= {name: query_text(request, name) for name in asked.query}

@@ -1,4 +1,4 @@
-"""The doors to jobs, plans and datasets. Each reserves or reads in the ledger; rows are opened by a worker
+"""The doors to jobs and plans. Each reserves or reads in the ledger; rows are opened by a worker
 elsewhere.
 """
 
@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import monotonic
 from typing import Any
 
 from starlette.requests import Request
@@ -16,10 +15,9 @@ from accountant.access.grants import ASKING, Access
 from accountant.access.tokens import SCOPES
 from accountant.errors import BudgetRefused
 from accountant.home import Home
-from accountant.ledger.archive import archived
 from accountant.ledger.families.records import PUBLIC_STATES
 from accountant.ledger.questions import about_job
-from serving.http.rights import JOBS, LISTED, NAMED, READS, require_model, seen_datasets, seen_families
+from serving.http.rights import JOBS, LISTED, NAMED, require_model
 from serving.http.routes import (
     TEXT,
     Door,
@@ -36,9 +34,7 @@ from serving.process.watch.access_log import note_subject
 from serving.process.watch.metrics import REFUSALS
 from serving.rest import json_schemas
 from serving.rest.event_stream import Event, events
-from serving.wire import lists, work_time
 from serving.wire.errors import json_response
-from serving.wire.list_parts import cut_datasets, cut_families
 from serving.wire.request_bodies import json_body, known_query, query_int, query_text
 from training.jobs import job
 from training.measuring.worth.evaluate import price_following
@@ -159,50 +155,6 @@ def cancel_reservation(home: Home, seq: int) -> dict[str, Any]:
     return _job(home, seq)
 
 
-async def list_datasets(request: Request) -> Response:
-    """Return the datasets that the caller may see, with their budgets, and how many jobs still fit where that is known
-    within `work_time.PRICES_SECONDS`.
-    """
-    part, home, rights = lists.part_of(request, "archived"), state(request).home, access(request)
-
-    def look() -> dict[str, Any]:
-        asker, end = rights.principal, monotonic() + work_time.PRICES_SECONDS
-        visible = seen_datasets(rights, home.ledger.datasets(asker))
-        wanted, following = cut_datasets(part, visible, archived(home.ledger, "dataset"))
-        described = [
-            job_views.dataset_to_json(home, dataset, detail=False, works_out=monotonic() < end, analyst=asker)
-            for dataset in wanted
-        ]
-        return {"datasets": described, "next": following}
-
-    return json_response(await with_prices(request, look))
-
-
-async def list_families(request: Request) -> Response:
-    """Return the families of which the caller may see a dataset, with these datasets and the budget that they share."""
-    part, home, rights = lists.part_of(request, "archived"), state(request).home, access(request)
-
-    def look() -> dict[str, Any]:
-        datasets = home.ledger.datasets(rights.principal)
-        visible = seen_families(rights, datasets)
-        rows, following = cut_families(part, visible, archived(home.ledger, "dataset"))
-        problems = job_views.problems_of(home, datasets)
-        return {"families": [job_views.family_to_json(row, problems) for row in rows], "next": following}
-
-    return json_response(await in_thread(look))
-
-
-async def show_dataset(request: Request) -> Response:
-    """Return one dataset, with quotas and what a job costs. 404 where there is none."""
-    known_query(request)
-    home, name, asker = state(request).home, request.path_params["name"], access(request).principal
-
-    def look() -> dict[str, Any]:
-        return job_views.dataset_to_json(home, home.ledger.dataset(name, asker), analyst=asker)
-
-    return json_response(await with_prices(request, look))
-
-
 STREAM = "A job's progress as server-sent events: `job` at each change, `end` at the end"
 JOB = json_schema(JobRequest)
 LIST: Query = {
@@ -253,33 +205,5 @@ DOORS = (
         takes=JOB,
         gives=json_schemas.PLAN,
         on=NAMED,
-    ),
-    Door(
-        "GET",
-        "/v1/datasets",
-        READS,
-        list_datasets,
-        "Datasets and their budgets",
-        gives=json_schemas.DATASETS,
-        query=lists.ARCHIVED,
-        on=LISTED,
-    ),
-    Door(
-        "GET",
-        "/v1/families",
-        READS,
-        list_families,
-        "Families, their datasets and the budget that each family shares",
-        gives=json_schemas.FAMILIES,
-        query=lists.ARCHIVED,
-        on=LISTED,
-    ),
-    Door(
-        "GET",
-        "/v1/datasets/{name}",
-        READS,
-        show_dataset,
-        "A dataset and its budget",
-        gives=json_schemas.DATASET,
     ),
 )

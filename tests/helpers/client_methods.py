@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from inspect import cleandoc
 from pathlib import Path
 from types import NoneType, UnionType
@@ -33,13 +33,19 @@ from dpserve.types import Number
 
 
 '''
+BY_HAND: Mapping[str, Callable[..., Any]] = {
+    "list_datasets": lambda service, **query: service.part("datasets", **query),
+    "list_families": lambda service, **query: service.part("families", **query),
+    "show_dataset": lambda service, name: service.dataset(name).raw,
+}  # what `dpserve.Client` asks by methods of its own, whose values have more than the JSON
 PART = {"q": "str | None", "after": "str | None", "limit": "int | None"}
 
 
 def written() -> str:
     """The file, as it should be."""
     answers: dict[str, str] = {}
-    methods = [_method(door.operation, answers) for door in DOORS if door.operation is not None]
+    asked = [door.operation for door in DOORS if door.operation is not None]
+    methods = [_method(each, answers) for each in asked if each.function.__name__ not in BY_HAND]
     about = '"""A service that is asked over `ask`: one method for each operation."""'
     text = HEAD + "".join(answers.values()) + f"class Operations(LedgerReader):\n    {about}\n\n" + "".join(methods)
     ruff = [sys.executable, "-m", "ruff", "format", "--config", str(FILE.parents[1] / "pyproject.toml"), "-"]

@@ -49,22 +49,6 @@ class OpenedModel:
     verified: VerifiedModel
 
 
-class Datasets(ABC):
-    """Datasets and their budgets."""
-
-    @abstractmethod
-    def list_part(self, part: Part) -> Body:
-        """Return `datasets`, each with what is left of its budget, and `next`."""
-
-    @abstractmethod
-    def list_families(self, part: Part) -> Body:
-        """Return `families`, each with its datasets and the one budget that they share, and `next`."""
-
-    @abstractmethod
-    def get(self, name: str) -> Body:
-        """Return one dataset with its quotas and what still fits. Raises UnknownName."""
-
-
 class Jobs(ABC):
     """Training jobs: price, run, watch, cancel."""
 
@@ -356,11 +340,6 @@ class Backend(ABC):
     @abstractmethod
     def bundles(self) -> Bundles:
         """Return the backend's part for the files of one model."""
-
-    @property
-    @abstractmethod
-    def datasets(self) -> Datasets:
-        """Return the backend's part for datasets and budgets."""
 
     @property
     @abstractmethod

@@ -30,13 +30,6 @@ class HomeBackend(Backend):
         return HomeBundles()
 
     @cached_property
-    def datasets(self) -> abstract.Datasets:
-        """Return the backend's part for datasets and budgets."""
-        from serving.cli.backends.home.datasets import HomeDatasets
-
-        return HomeDatasets()
-
-    @cached_property
     def jobs(self) -> abstract.Jobs:
         """Return the backend's part for training jobs."""
         from serving.cli.backends.home.jobs import HomeJobs

@@ -29,7 +29,7 @@ class ServerBackend(Backend):
     def ask(self, asked: Operation[P, A], *arguments: P.args, **values: P.kwargs) -> A:
         """Ask the server, by the method and the path of the operation."""
         with self.connection.asking() as service:
-            return asked.answer.of(service.ask(*to_request(asked, values), again=asked.is_repeatable))
+            return asked.read(service.ask(*to_request(asked, values), again=asked.is_repeatable))
 
     @cached_property
     def bundles(self) -> abstract.Bundles:
@@ -37,13 +37,6 @@ class ServerBackend(Backend):
         from serving.cli.backends.server.bundles import ServerBundles
 
         return ServerBundles(self.connection)
-
-    @cached_property
-    def datasets(self) -> abstract.Datasets:
-        """Return the backend's part for datasets and budgets."""
-        from serving.cli.backends.server.datasets import ServerDatasets
-
-        return ServerDatasets(self.connection)
 
     @cached_property
     def jobs(self) -> abstract.Jobs:

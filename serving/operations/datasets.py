@@ -1,0 +1,50 @@
+"""Datasets, the families that share their budgets, and what is left of these, for who has to do with them."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Annotated
+
+from accountant.ledger.archive import archived
+from serving.http.rights import LISTED, READS, seen_datasets, seen_families
+from serving.operations import Caller, operation
+from serving.operations.answers import Body, shape
+from serving.wire import work_time
+from serving.wire.list_parts import Part, cut_datasets, cut_families
+from training.planning.job_views import dataset_to_json, family_to_json, problems_of
+
+
+@operation("GET", "/v1/datasets", *READS, on=LISTED, needs_prices=True, has_archive=True)
+def list_datasets(caller: Caller, part: Part) -> Annotated[Body, shape("DATASETS")]:
+    """List datasets and their budgets.
+
+    A server says how many jobs still fit where that is known within `work_time.PRICES_SECONDS`.
+    """
+    home, asker, end = caller.home, caller.principal, monotonic() + work_time.PRICES_SECONDS
+    visible = seen_datasets(caller.rights, home.ledger.datasets(asker))
+    wanted, following = cut_datasets(part, visible, archived(home.ledger, "dataset"))
+    described = [
+        dataset_to_json(home, each, detail=False, works_out=caller.is_here or monotonic() < end, analyst=asker)
+        for each in wanted
+    ]
+    return {"datasets": described, "next": following}
+
+
+@operation("GET", "/v1/families", *READS, on=LISTED, has_archive=True)
+def list_families(caller: Caller, part: Part) -> Annotated[Body, shape("FAMILIES")]:
+    """List families of which the caller may see a dataset, with these datasets and the budget that they share."""
+    home = caller.home
+    datasets = home.ledger.datasets(caller.principal)
+    visible = seen_families(caller.rights, datasets)
+    rows, following = cut_families(part, visible, archived(home.ledger, "dataset"))
+    problems = problems_of(home, datasets)
+    return {"families": [family_to_json(row, problems) for row in rows], "next": following}
+
+
+@operation("GET", "/v1/datasets/{name}", *READS, needs_prices=True)
+def show_dataset(caller: Caller, name: str) -> Annotated[Body, shape("DATASET")]:
+    """Show a dataset, its budget, quotas, and how many jobs still fit."""
+    return dataset_to_json(caller.home, caller.home.ledger.dataset(name, caller.principal), analyst=caller.principal)
+
+
+OPERATIONS = (list_datasets, list_families, show_dataset)
