@@ -19,7 +19,8 @@ from accountant.system import extensions
 from serving.http.connections import Connections
 from serving.http.rights import NOTHING
 from serving.http.routes import Door, Doors
-from serving.operations import datasets, grants, notes, totals
+from serving.operations import datasets, edits, grants, notes, placing, totals
+from serving.operations import ledger as ledger_operations
 from serving.operations.doors import doors
 from serving.pages.all import PAGES
 from serving.pages.home import error_page
@@ -29,7 +30,6 @@ from serving.process.state import ServingState
 from serving.process.workers.loading import loading
 from serving.rest import (
     drafts,
-    edits,
     explain,
     files,
     jobs,
@@ -38,7 +38,6 @@ from serving.rest import (
     measurements,
     models,
     operations,
-    placing,
     profiles,
     schedules,
     v2,
@@ -52,12 +51,12 @@ DOORS: tuple[Door, ...] = (
     *models.DOORS,
     *files.DOORS,
     *explain.DOORS,
-    *placing.DOORS,
-    *edits.DOORS,
+    *doors(*placing.OPERATIONS),
+    *doors(*edits.OPERATIONS),
     *v2.DOORS,
     *jobs.DOORS,
-    *chain(*extensions.load("doors")),
     *doors(*datasets.OPERATIONS),
+    *chain(*extensions.load("doors")),
     *measurements.DOORS,
     *profiles.DOORS,
     *drafts.DOORS,
@@ -65,6 +64,7 @@ DOORS: tuple[Door, ...] = (
     *doors(*totals.OPERATIONS),
     *learners.DOORS,
     *doors(*notes.OPERATIONS),
+    *doors(*ledger_operations.OPERATIONS),
     *ledger.DOORS,
     *doors(*grants.OPERATIONS),
     *operations.DOORS,

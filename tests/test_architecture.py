@@ -75,9 +75,9 @@ PUBLIC_SERVING = {
     "serving.cli.terminal",
     "serving.cli.tree",
     "serving.http",
+    "serving.operations",
     "serving.pages.parts",
     "serving.rest.json_schemas",
-    "serving.rest.placing",
     "serving.wire",
 }
 
@@ -240,7 +240,7 @@ local/campaign: dpserve_verify(. formats keys log privacy system) accountant(. a
     rows/tables) local(forecast reports rounds turns)
 local/commands: dpserve_verify(. keys privacy system) accountant(home) models(store) local(aggregator campaign
     institution owner) serving(cli cli/backends cli/backends/server)
-local/doors: accountant(home) local(campaign reports) serving(http pages/parts rest wire)
+local/doors: accountant(home) local(campaign reports) serving(http operations pages/parts rest wire) training(requests)
 local/federated: dpserve_verify(. formats system) accountant(. home system) local(campaign institution owner rounds)
 local/forecast: dpserve_verify(. privacy) accountant(noise system) models(features forms worth)
     training(rows/packed rows/partitions session) local(reports rounds turns)
@@ -272,12 +272,13 @@ serving/cli/backends/server: dpserve_verify(. audit certificates keys log system
 serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificates home ledger ledger/families)
     models(answers profile) training(datasets datasets/drafts datasets/growing learners measuring/profile outside
     replay requests rows/schema rows/tables) serving(cli cli/backends operations wire)
-serving/cli/released: dpserve_verify(. certificates system) accountant(system) models(edit explain features forms
-    store worth) serving(cli cli/backends)
+serving/cli/released: dpserve_verify(. certificates system) accountant(system) models(edit explain features forms store
+    worth) serving(cli operations)
 serving/http: dpserve_verify(. formats) accountant(. access home ledger/families system) training(planning)
     serving(process process/config process/watch wire)
-serving/operations: dpserve_verify(. privacy) accountant(access home ledger ledger/families system) models(store)
-    training(planning requests) serving(http rest wire) dpserve(.)
+serving/operations: dpserve_verify(. privacy) accountant(. access home ledger ledger/families log store system)
+    models(edit explain features forms parts store) training(finish planning requests) serving(http process rest wire)
+    dpserve(.)
 serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. access audit home keys ledger
     ledger/families log store system) models(answers edit explain features parts profile store worth)
     training(datasets datasets/drafts jobs learners measuring/answers measuring/profile outside planning replay
@@ -291,10 +292,10 @@ serving/process/watch: dpserve_verify(. audit certificates log system) accountan
     models(store worth) serving(process/config wire)
 serving/process/workers: dpserve_verify(.) accountant(home system) training(datasets/drafts) serving(process/config
     process/watch wire)
-serving/rest: dpserve_verify(. certificates formats log privacy) accountant(. access home ledger ledger/families log
-    store system) models(edit explain features forms onnx parts store worth) training(datasets datasets/drafts finish
-    jobs measuring/answers measuring/profile measuring/worth outside planning replay requests rows/schema)
-    serving(http process process/config process/watch wire)
+serving/rest: dpserve_verify(. certificates formats log privacy) accountant(. access home ledger ledger/families system)
+    models(explain features onnx parts store worth) training(datasets datasets/drafts jobs measuring/answers
+    measuring/profile measuring/worth outside planning replay requests rows/schema) serving(http process process/config
+    process/watch wire)
 serving/wire: dpserve_verify(. formats system) accountant(. system) models(features)
 dpserve: dpserve_verify(. audit certificates keys log)
 dpserve_cluster: dpserve_verify(.) accountant(. system) models(. features) training(rows rows/partitions rows/schema

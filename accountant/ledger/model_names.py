@@ -177,6 +177,13 @@ def check(ledger: Ledger, request: Request, by: str, promotes: bool) -> bool:
         return request.promote or connection.execute(_FIRST_ISSUED, {"name": request.model}).scalar() is None
 
 
+def check_reason(reason: str) -> str:
+    """Return why a version is placed; InputError unless it says something, in at most REASON characters."""
+    if not reason.strip() or len(reason) > REASON:
+        raise InputError(f"reason: {len(reason)} characters; must say something, in at most {REASON}")
+    return reason
+
+
 def record(
     ledger: Ledger,
     kind: str,
@@ -191,8 +198,7 @@ def record(
     """Append an entry of this kind about the model certified by entry `issued`; returns its index. `replaces`: the
     version that a promoted one takes the place of; `worth`: the `evaluated` entry that speaks for it. InputError where
     that entry certifies another model, WrongState where a promoted one was revoked."""
-    if not reason.strip() or len(reason) > REASON:
-        raise InputError(f"reason: {len(reason)} characters; must say something, in at most {REASON}")
+    check_reason(reason)
     with ledger.log.writing() as writer:
         entry = read_entry(issued, body_at(writer.connection, issued)).value
         if entry["type"] not in ("issued", "derived") or entry["name"] != name:

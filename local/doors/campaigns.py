@@ -12,10 +12,11 @@ from starlette.responses import Response
 from local.campaign import campaigns
 from serving.http.rights import NAMED
 from serving.http.routes import Door, Query, in_thread, require_dataset, state
+from serving.operations.placing import PlaceRequest
 from serving.rest import json_schemas
-from serving.rest.placing import RETIRE
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import json_fields, known_query, query_int
+from training.requests.base import json_schema
 
 
 async def list_campaigns(request: Request) -> Response:
@@ -149,6 +150,6 @@ DOORS = (
     ),
     Door(
         "POST", f"{PATH}/{{name}}/give-up", ("train",), give_up, "Give a campaign up; its price stays charged",
-        takes=RETIRE, gives=STATE, errors=(404, 409), on=NAMED,
+        takes=json_schema(PlaceRequest), gives=STATE, errors=(404, 409), on=NAMED,
     ),
 )  # fmt: skip

@@ -92,6 +92,20 @@ class VerifiedModel:
         return replace(self.bundle, card=card_of(self.ensemble, self.certificate).encode())
 
 
+@dataclass(frozen=True)
+class OpenedModel:
+    """A model that was verified on this machine. Its graph is opened when it is first used.
+
+    reference: `name@version`.
+    folder: Where its files are; None where they were fetched from a server.
+    verified: The model and its certificate.
+    """
+
+    reference: str
+    folder: str | None
+    verified: VerifiedModel
+
+
 def unvouched(directory: Path, verified: VerifiedModel) -> list[str]:
     """Return names in a bundle's folder that its certificate says nothing of, sorted: what is no file of a bundle, and
     a card that is not the one that follows from the certificate.

@@ -14,7 +14,7 @@ from accountant.ledger.model_names import PROMOTED, RESTORED, RETIRED, newest_pr
 from dpserve_verify.errors import CertificateRevoked, InputError, VerificationError
 from models.store.bundle import ModelStore, check_numbered
 from models.store.decisions import alone, carry_out, deciding
-from models.store.loading import load_of_home
+from models.store.loading import OpenedModel, load_of_home
 from models.store.standing import Standing, way_out
 from models.store.versions import versions_by_entry
 from models.worth.statements import require_worth
@@ -35,7 +35,7 @@ class Placed:
     serves: str | None
     offer: str | None
     command: str | None
-    worth: int | None = None
+    worth: int | None
 
     def to_json(self) -> dict[str, Any]:
         """Return its fields, by name."""
@@ -107,6 +107,19 @@ def answering(home: Home, name: str) -> tuple[str | None, int | None]:
         return f"{name}@{champion}", None
     others = (version for version in reversed(store.versions(name)) if version not in (champion, *retired))
     return None, next((version for version in others if _sound(home, name, version)), None)
+
+
+def open_in(home: Home, name: str) -> OpenedModel:
+    """Return a verified model of a home. Raises UnknownName; CertificateRevoked with the version to use instead."""
+    folder = ModelStore(home.models).resolve(name)
+    model = folder.parent.name
+    try:
+        return OpenedModel(f"{model}@{folder.name}", str(folder), load_of_home(home, folder, model, runs=False))
+    except CertificateRevoked as error:
+        _, offer = answering(home, model)
+        instead = way_out(model, offer)
+        message = f"{error.message}; {instead['command'] or 'no other version verifies'}"
+        raise CertificateRevoked(message, **instead) from None
 
 
 def _sound(home: Home, name: str, version: int) -> bool:

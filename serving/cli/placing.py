@@ -6,12 +6,21 @@ from typing import Annotated
 
 import typer
 
+from models.store.bundle import check_numbered, check_reference
+from models.store.placing import Placed
 from serving.cli.backend import backend
 from serving.cli.complete import Model
 from serving.cli.terminal import Json, note, show
+from serving.operations.placing import (
+    NO_REASON,
+    PlaceRequest,
+    PromoteRequest,
+    promote_model,
+    restore_model,
+    retire_model,
+)
 
 Why = Annotated[str, typer.Option(help="Why: it stays in the ledger permanently.")]
-NO_REASON = "no reason was given"
 By = Annotated[str | None, typer.Option(help="Who decides; your user name when left out.")]
 
 
@@ -38,8 +47,10 @@ def promote(
     dpserve model promote adult@2 --why "better on the review set"
     dpserve model promote adult@2 --if-better
     """
-    flags = {"if_better": if_better, "although_not_better": although_not_better}
-    _place("promote", name, why, by, json, "{model} is champion now{instead}", **flags)
+    check_numbered(name)
+    model, _, version = name.partition("@")
+    body = PromoteRequest(int(version), why, if_better, although_not_better)
+    _show(backend(by).ask(promote_model, name=model, body=body), json, "is champion now")
 
 
 def retire(name: Model, why: Why, by: By = None, json: Json = False) -> None:
@@ -48,7 +59,8 @@ def retire(name: Model, why: Why, by: By = None, json: Json = False) -> None:
     \b
     dpserve model retire adult@1 --why "superseded"
     """
-    _place("retire", name, why, by, json, "{model} is served no more")
+    check_reference(name)
+    _show(backend(by).ask(retire_model, name=name, body=PlaceRequest(why)), json, "is served no more")
 
 
 def restore(name: Model, why: Why, by: By = None, json: Json = False) -> None:
@@ -57,19 +69,17 @@ def restore(name: Model, why: Why, by: By = None, json: Json = False) -> None:
     \b
     dpserve model restore adult@1 --why "the new one is too slow"
     """
-    _place("restore", name, why, by, json, "{model} is served again")
+    check_reference(name)
+    _show(backend(by).ask(restore_model, name=name, body=PlaceRequest(why)), json, "is served again")
 
 
-def _place(act: str, name: str, why: str, by: str | None, json: bool, text: str, **flags: bool) -> None:
-    done = backend().models.place(act, name, why, by, flags)
-    instead = f", in place of {done['replaces']}" if done["replaces"] else ""
-    shown = "" if done["worth"] is None else f"; the statement of entry {done['worth']} speaks for it"
-    sentence = (
-        f"{text.format(model=done['model'], instead=instead)}; entry {done['entry']} of the ledger says so{shown}"
-    )
-    show(json, done, sentence)
-    if done["serves"] is None:
-        note(nothing_served(done["model"].partition("@")[0], done["command"]))
+def _show(done: Placed, json: bool, text: str) -> None:
+    instead = f", in place of {done.replaces}" if done.replaces else ""
+    shown = "" if done.worth is None else f"; the statement of entry {done.worth} speaks for it"
+    sentence = f"{done.model} {text}{instead}; entry {done.entry} of the ledger says so{shown}"
+    show(json, done.to_json(), sentence)
+    if done.serves is None:
+        note(nothing_served(done.model.partition("@")[0], done.command))
 
 
 def nothing_served(name: str, command: str | None) -> str:

@@ -15,26 +15,39 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_type_hints
 
 from serving.http import rights
-from serving.operations.answers import Answer, Body, read_answer
+from serving.operations.answers import Body, ToJson, read_answer
 
 if TYPE_CHECKING:
     from accountant.access.grants import Access
     from accountant.home import Home
+    from models.store.loading import OpenedModel
+    from serving.process.registry import Served
 
 P = ParamSpec("P")
-A = TypeVar("A", bound=Answer | Body, covariant=True)
+A = TypeVar("A", bound=ToJson | Body, covariant=True)
 Scopes = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Caller:
     """Who asks for an operation, in which home, with which rights. `token`: the entry that made the caller's token;
-    None at the command line.
+    None at the command line, where `by` may say who decides in the user's place. `find`: how a server finds a
+    verified model.
     """
 
     home: Home
     rights: Access
     token: int | None = None
+    by: str | None = None
+    find: Callable[[str], Served] | None = None
+
+    def model(self, reference: str) -> Served | OpenedModel:
+        """Return a verified model, as the server holds it or from the files of the home. Raises UnknownName, or the
+        error for which it is not served.
+        """
+        from models.store.placing import open_in  # loads what verifies, and lists do without
+
+        return open_in(self.home, reference) if self.find is None else self.find(reference)
 
     @property
     def is_here(self) -> bool:
@@ -44,7 +57,7 @@ class Caller:
     @property
     def principal(self) -> str:
         """Return who asks, as entries name them."""
-        return self.rights.principal
+        return self.by or self.rights.principal
 
 
 @dataclass(frozen=True)
@@ -92,7 +105,7 @@ class Operation(Generic[P, A]):
 
     @property
     def query(self) -> list[str]:
-        """Return the names of the query's fields, beside those of a part."""
+        """Return the names of the query's fields, beside those of a part. `from_` stands for a word of Python's."""
         return [name for name in self.parameters if name not in ("body", "part") and f"{{{name}}}" not in self.path]
 
     @property
@@ -138,5 +151,5 @@ def to_request(asked: Operation[P, A], values: Mapping[str, Any]) -> tuple[str, 
             kind = asked.thing if name == "name" else name
             path = path.replace(f"{{{name}}}", segment(kind, str(value)))
         else:
-            query[name] = value
+            query[name.rstrip("_")] = value
     return asked.method, path, body, query

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
-from typing import Annotated, Any, Self, cast
+from typing import Annotated, Any, Protocol, Self, cast
 
 from pydantic import Field, TypeAdapter, ValidationError, WithJsonSchema
 
@@ -31,6 +31,13 @@ Share = Annotated[str, Field(pattern=r"^-?[0-9]+\.[0-9]{6}$", description="of th
 def shape(name: str) -> WithJsonSchema:
     """Stand for a shape of `serving.rest.json_schemas`, which the command line does not load."""
     return WithJsonSchema({SHAPE: name})
+
+
+class ToJson(Protocol):
+    """A class whose values are answers: an `Answer`, or a dataclass of another room."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
 
 
 class Answer:
@@ -57,9 +64,9 @@ def read_answer(kind: Any, body: Any) -> Any:
         raise DpserveError(f"answer: {where[:80]}: is not what this version of dpserve reads") from None
 
 
-def answer_to_json(answer: Answer | Body) -> Body:
+def answer_to_json(answer: ToJson | Body) -> Body:
     """Return an answer as JSON."""
-    return answer.to_json() if isinstance(answer, Answer) else answer
+    return answer if isinstance(answer, dict) else answer.to_json()
 
 
 def _plain(value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from inspect import cleandoc
+from inspect import Parameter, cleandoc, signature
 from typing import Any
 
 from starlette.requests import Request
@@ -13,10 +13,12 @@ from starlette.responses import Response
 from serving.http.routes import Answer, Door, access, caller, in_thread, path_number, state, with_prices
 from serving.operations import Caller, Operation
 from serving.operations.answers import SHAPE, answer_to_json, schema_of, without_null
+from serving.process.registry import Served
+from serving.process.state import ServingState
 from serving.rest import json_schemas
 from serving.wire import lists
 from serving.wire.errors import json_response
-from serving.wire.request_bodies import json_body, known_query, query_text
+from serving.wire.request_bodies import json_body, known_query, query_int, query_text
 from training.requests.base import json_schema
 
 
@@ -36,11 +38,17 @@ def _door(asked: Operation[Any, Any]) -> Door:
         status=asked.status,
         takes=json_schema(asked.parameters["body"]) if "body" in asked.parameters else None,
         gives=_in_full(schema_of(asked.answer)),
-        query={**part, **{name: without_null(schema_of(asked.parameters[name])) for name in asked.query}},
+        query={**part, **{name.rstrip("_"): _field(asked, name) for name in asked.query}},
         errors=asked.errors,
         on=asked.on,
         operation=asked,
     )
+
+
+def _field(asked: Operation[Any, Any], name: str) -> dict[str, Any]:
+    """Return the schema of a field of the query."""
+    needed = signature(asked.function).parameters[name].default is Parameter.empty
+    return without_null(schema_of(asked.parameters[name])) | ({"required": True} if needed else {})
 
 
 def _in_full(schema: Any) -> Any:
@@ -56,7 +64,7 @@ def _in_full(schema: Any) -> Any:
 def _answering(asked: Operation[Any, Any]) -> Answer:
     async def answer(request: Request) -> Response:
         values = await _values(asked, request)
-        who = Caller(state(request).home, access(request), caller(request).created)
+        who = caller_of(request)
         run = partial(with_prices, request) if asked.needs_prices else in_thread
         done = await run(lambda: answer_to_json(asked.function(who, **values)))
         return json_response(done, 200 if getattr(values.get("body"), "dry_run", False) else asked.status)
@@ -64,16 +72,38 @@ def _answering(asked: Operation[Any, Any]) -> Answer:
     return answer
 
 
+def _read(request: Request, name: str, schema: dict[str, Any]) -> int | str | None:
+    """Read a field of the query as its schema says: a whole number or a text; None where it is left out."""
+    if schema.get("type") != "integer":
+        return query_text(request, name)
+    number = query_int(request, name, None if "required" in schema else -1, schema["minimum"])
+    return None if number < 0 else number
+
+
+def caller_of(request: Request) -> Caller:
+    """Return who asks over HTTP, whose models the server finds."""
+    serving = state(request)
+    return Caller(serving.home, access(request), caller(request).created, find=partial(_find, serving))
+
+
+def _find(serving: ServingState, reference: str) -> Served:
+    """Return a verified model, once the server has looked at its models."""
+    serving.require_ready()
+    return serving.registry.get(reference)
+
+
 async def _values(asked: Operation[Any, Any], request: Request) -> dict[str, Any]:
     """Read what the request says of each parameter. InputError for what it should not say."""
     values: dict[str, Any] = {}
     for name in re.findall(r"{(\w+)}", asked.path):
         values[name] = path_number(request, name) if asked.parameters[name] is int else request.path_params[name]
+    query = {name: name.rstrip("_") for name in asked.query}
     if "part" in asked.parameters:
-        values["part"] = lists.part_of(request, *asked.query, *(["archived"] if asked.has_archive else []))
+        values["part"] = lists.part_of(request, *query.values(), *(["archived"] if asked.has_archive else []))
     else:
-        known_query(request, *asked.query)
-    values |= {name: query_text(request, name) for name in asked.query}
+        known_query(request, *query.values())
+    values |= {name: _read(request, word, _field(asked, name)) for name, word in query.items()}
+    values = {name: value for name, value in values.items() if value is not None}
     if "body" in asked.parameters:
         values["body"] = asked.parameters["body"].of(await json_body(request))
     return values

@@ -1,5 +1,5 @@
 """The page on which people change what a bin of a model adds: before and after stand side by side, and nothing is made
-until a reason is given. Its script asks the doors of `serving.rest.edits`, which judge all of it.
+until a reason is given. Its script asks the doors of `serving.operations.edits`, which judge all of it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from starlette.responses import Response
 
 from accountant.ledger.model_names import owner_of
 from serving.http.routes import Door, access, in_thread, state
+from serving.operations.doors import caller_of
+from serving.operations.edits import show_curve
 from serving.pages.parts.ui import page
-from serving.rest.edits import curve_of
 from serving.wire.request_bodies import known_query, query_text
 
 HTML = "text/html"
@@ -19,11 +20,10 @@ HTML = "text/html"
 async def edit(request: Request) -> Response:
     """Return the page that edits one curve of a model."""
     known_query(request, "feature", "class")
-    serving, term = state(request), (query_text(request, "feature"), query_text(request, "class"))
-    serving.require_ready()
-    curve = await in_thread(curve_of, serving.registry.get, request.path_params["name"], *term)
+    term = query_text(request, "feature"), query_text(request, "class")
+    curve = await in_thread(show_curve.function, caller_of(request), request.path_params["name"], *term)
     name, rights = curve["model"].partition("@")[0], access(request)
-    owner = await in_thread(owner_of, serving.home.ledger, name)
+    owner = await in_thread(owner_of, state(request).home.ledger, name)
     may = rights.may("promote", model=name) or owner == rights.principal
     return page(request, "edit.html", curve=curve, name=name, may=may)
 

@@ -29,13 +29,13 @@ from models.store.since import growth_since
 from models.worth.statements import judgements, mark, worths
 from serving.http.rights import LISTED, NOTHING, READS, may_model, seen_models
 from serving.http.routes import Door, access, in_thread, state
+from serving.operations.placing import NO_REASON
 from serving.pages.parts import shapes as ui_shapes
 from serving.pages.parts.ui import form_fields, page, see_other
 from serving.process.registry import Registry, Served
 from serving.process.state import ServingState
 from serving.rest import files
 from serving.rest.models import format_json
-from serving.rest.placing import NO_REASON
 from serving.wire import lists
 from serving.wire.errors import json_response, status_of
 from serving.wire.request_bodies import known_query, query_int, query_text

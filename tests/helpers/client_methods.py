@@ -37,6 +37,15 @@ BY_HAND: Mapping[str, Callable[..., Any]] = {
     "list_datasets": lambda service, **query: service.part("datasets", **query),
     "list_families": lambda service, **query: service.part("families", **query),
     "show_dataset": lambda service, name: service.dataset(name).raw,
+    "show_curve": lambda service, name, **query: service.curve(name, query.get("feature"), query.get("class")),
+    "edit_model": lambda service, name, edits, reason, **more: service.edit(name, edits, reason, **more),
+    "list_entries": lambda service, **query: service.ask("GET", "/v1/ledger", query=query),
+    "list_checkpoints": lambda service, **query: service.ask("GET", "/v1/ledger/checkpoints", query=query),
+    "show_proof": lambda service, **query: service.proof(**query),
+    "show_consistency": lambda service, **query: service.consistency(query["from"], query.get("to")),
+    "promote_model": lambda service, name, version, reason, **flags: service.promote(name, version, reason, **flags),
+    "retire_model": lambda service, name, reason: service.retire(name, reason),
+    "restore_model": lambda service, name, reason: service.restore(name, reason),
 }  # what `dpserve.Client` asks by methods of its own, whose values have more than the JSON
 PART = {"q": "str | None", "after": "str | None", "limit": "int | None"}
 

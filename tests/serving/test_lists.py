@@ -15,12 +15,10 @@ from accountant.audit.audit import audit_home
 from accountant.home import Home
 from accountant.ledger.archive import archived
 from dpserve.types import Dataset
+from serving.app import DOORS
 from serving.cli.app import run
 from serving.cli.terminal import show_stream
-from serving.operations import grants
-from serving.operations.doors import doors
 from serving.process.registry import Registry
-from serving.rest import jobs, models, schedules
 from serving.wire import lists
 from training.jobs.schedule import add, make_schedule, submit_due
 
@@ -52,7 +50,7 @@ def test_one_dataset_without_its_folder_fails_no_list(path, tmp_path, capsys):
     add(home, make_schedule(home, "sound", "day", {"dataset": "people", **ASKED}, "cli:ana", 0, token=None))
     problem = f"rows_unavailable: dataset={LOST}: its folder, datasets/{lost.name[:8]}..., is not in this home"
 
-    site = Site(home, [*jobs.DOORS, *schedules.DOORS])
+    site = Site(home, DOORS)
     secret = site.token("all", "admin")
     listed = {kind: site.bear(secret, "GET", f"/v1/{kind}") for kind in ("datasets", "families", "schedules")}
     assert {kind: answer.status_code for kind, answer in listed.items()} == dict.fromkeys(listed, 200)
@@ -121,7 +119,7 @@ def test_every_list_comes_in_parts_and_by_name(path, capsys):
     home = Home.open({"DPSERVE_HOME": str(path)})
     for number in range(3):
         add(home, make_schedule(home, f"day-{number}", "day", {"dataset": "people", **ASKED}, "cli:ana", 0, token=None))
-    site = Site(home, [*jobs.DOORS, *schedules.DOORS, *doors(*grants.OPERATIONS), *models.DOORS])
+    site = Site(home, DOORS)
     secret = site.token("reader", "admin")
     [site.token(f"one{number}", "audit") for number in range(3)]
 
@@ -228,7 +226,7 @@ def test_a_list_is_printed_as_it_comes(capsys):
 def test_what_is_archived_is_hidden_from_lists_and_nothing_else_changes(path, capsys):
     home = Home.open({"DPSERVE_HOME": str(path)})
     before = {name: home.ledger.dataset(name).families[0].used for name in ("people", "again", "fixed")}
-    doors = Site(home, [*jobs.DOORS, *models.DOORS])
+    doors = Site(home, DOORS)
     secret, pages = doors.token("reader", "admin"), Pages(home)
 
     def names(kind: str, **query: str) -> list[str]:

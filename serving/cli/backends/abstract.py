@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from dpserve_verify.certificates.bundle import Bundle
     from dpserve_verify.keys.trust import PublicKeys
     from dpserve_verify.log.seen_checkpoints import Growth
-    from models.store.loading import VerifiedModel
+    from models.store.loading import OpenedModel
     from models.worth.report import Report
     from serving.operations import A, Operation, P
     from serving.wire.list_parts import Part
@@ -33,20 +32,6 @@ def without_defaults(request: Request) -> Body:
     """Return the keys that were given; what was left out has its default where the request is read."""
     fields = {key: value for key, value in request.items() if value is not None and value is not False}
     return {key: value for key, value in fields.items() if value not in ({}, (), [])}
-
-
-@dataclass(frozen=True)
-class OpenedModel:
-    """A model that was verified on this machine. Its graph is opened when it is first used.
-
-    reference: `name@version`.
-    folder: Where its files are; None where they were fetched from a server.
-    verified: The model and its certificate.
-    """
-
-    reference: str
-    folder: str | None
-    verified: VerifiedModel
 
 
 class Jobs(ABC):
@@ -209,18 +194,6 @@ class Models(ABC):
             level: Of the part of each prediction's interval that noise makes; None where it is not wanted.
         """
 
-    @abstractmethod
-    def place(self, act: str, name: str, reason: str, by: str | None, flags: Mapping[str, bool]) -> Body:
-        """Promote, retire or restore a version.
-
-        Args:
-            act: `promote`, `retire` or `restore`.
-            name: `name@version`.
-            reason: It stays in the ledger.
-            by: Who decides; the user when left out. A server takes it from the token.
-            flags: Of `promote`: `if_better`, `although_not_better`.
-        """
-
 
 class Bundles(ABC):
     """The files of one released model, each opened and verified on this machine."""
@@ -248,18 +221,6 @@ class Bundles(ABC):
     @abstractmethod
     def signed_statements(self, model: OpenedModel) -> list[tuple[int, bytes, bytes]]:
         """Return the same as it was signed: the job's number, the envelope and the proof of each."""
-
-    @abstractmethod
-    def edit(self, base: OpenedModel, edits: Sequence[Any], reason: str, by: str | None, promote: bool) -> Body:
-        """Apply edits to a model, certify the result, and return the new version (`model`) and its `edits`.
-
-        Args:
-            base: The model that is edited.
-            edits: As in the file of `dpserve model edit --file`.
-            reason: It stays in the model, its certificate and the ledger.
-            by: Who edits; the user when left out. A server takes it from the token.
-            promote: Make it champion at once.
-        """
 
 
 class Schedules(ABC):
@@ -327,10 +288,11 @@ class Backend(ABC):
 
     Args:
         note: Prints a line for the user, on stderr.
+        by: Who decides; the user when None. A server takes it from the token.
     """
 
-    def __init__(self, note: Note) -> None:
-        self.note = note
+    def __init__(self, note: Note, by: str | None = None) -> None:
+        self.note, self.by = note, by
 
     @abstractmethod
     def ask(self, asked: Operation[P, A], *arguments: P.args, **values: P.kwargs) -> A:

@@ -10,18 +10,16 @@ from typing import Annotated, Any
 import typer
 
 from dpserve_verify.errors import InputError
-from models.edit.changes import bins_of, changes
+from models.edit.changes import bins_of
 from models.edit.curves import Curves, class_of, curves_of, to_curves
-from models.edit.edit_list import edit_all, read_edits
-from models.edit.editing import EditNote
+from models.edit.edit_list import read_edits
 from serving.cli.backend import backend
-from serving.cli.backends.user import this_user
 from serving.cli.complete import Model
 from serving.cli.terminal import Json, align_columns, show
 from serving.cli.tree import from_fields
+from serving.operations.edits import EditRequest, edit_model
 
 FREE = "costs no privacy: the numbers were released already"
-DRY_RUN = "a dry run"  # the reason of an edit that is not kept
 ROWS = 40  # changed bins that are printed; --json has all
 
 
@@ -90,28 +88,26 @@ def edit(asked: Edit) -> None:
     dpserve model edit adult --feature hours --set "..10=-0.5" --set "missing=0" --why "too few records"
     dpserve model edit adult --file edits.yaml --dry-run
     """
-    bundles = backend().bundles
-    opened = bundles.open(asked.name)
+    opened = backend().bundles.open(asked.name)
     base, released = opened.reference, opened.verified
-    before = to_curves(released.ensemble)
     if asked.show_bins:
-        return _show_bins(base, before, asked)
+        return _show_bins(base, to_curves(released.ensemble), asked)
     steps = asked.steps()
     if asked.file is not None and (steps or asked.feature or asked.class_):
         raise InputError("file: stands in place of --feature, --class and their edits")
     if asked.why is None and not asked.dry_run:
         raise InputError("why: must be said, it stays in the model permanently")
     edits = steps if asked.file is None else read_edits(asked.file)
-    after = edit_all(before, edits, EditNote(asked.by or this_user(), asked.why or DRY_RUN))
-    body: dict[str, Any] = {"base": base, "edits": [done.to_json() for done in after.edits[len(before.edits) :]]}
-    body |= {"changed": list(changes(before, after)), "epsilon_spent": "0"}
+    entry = released.certificate.issued
+    body = backend(asked.by).ask(
+        edit_model, name=base, body=EditRequest(edits, asked.why, entry, asked.promote, asked.dry_run)
+    )
     if asked.dry_run:
-        text = (*_text(body), FREE, "dry run: nothing was written")
-        return show(asked.json, {**body, "model": None}, "\n".join(text))
-    body |= bundles.edit(opened, edits, asked.why or "", asked.by, asked.promote)
-    body["champion"] = asked.promote
-    state = "champion now" if asked.promote else f"a candidate; dpserve model promote {body['model']}"
-    show(asked.json, body, "\n".join((*_text(body), FREE, f"{base} -> {body['model']} ({state})")))
+        ending = "dry run: nothing was written"
+    else:
+        state = "champion now" if asked.promote else f"a candidate; dpserve model promote {body['model']}"
+        ending = f"{base} -> {body['model']} ({state})"
+    show(asked.json, body, "\n".join((*_text(body), FREE, ending)))
 
 
 def _set(text: str) -> dict[str, Any]:

@@ -34,9 +34,8 @@ from models.parts.pairs import PairTerm
 from models.parts.votes import Vote
 from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
+from serving.app import DOORS
 from serving.cli.app import run
-from serving.rest import edits as doors
-from serving.rest import models
 
 pytestmark = pytest.mark.home("made", folder=True)
 
@@ -198,7 +197,7 @@ def test_the_command_line_edits_one_class_and_the_version_is_certified(home, cap
 
 
 def test_over_rest_a_class_is_asked_for_and_forgeries_are_found(home):
-    site = Site(Home.open(ledgers.place(home)), (*doors.DOORS, *models.DOORS))
+    site = Site(Home.open(ledgers.place(home)), DOORS)
     secret = site.token("boss", "promote")
     at = "/v1/models/kin"
     first = site.bear(secret, "GET", f"{at}/curve?feature=age").json()

@@ -18,13 +18,11 @@ from accountant.access import grants, tokens
 from accountant.access.grants import Grant
 from accountant.home import Home
 from accountant.store import postgres_timeout
+from serving.app import DOORS
 from serving.process import state
 from serving.process.tokens import new_token
-from serving.rest import jobs, models, operations
 from training.jobs import job
 from training.requests import JobRequest
-
-DOORS = (*jobs.DOORS, *models.DOORS, *operations.DOORS)
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from ledgers import place
 
 from accountant.audit.audit import audit_home
 from accountant.home import Home
+from serving.app import DOORS
 from serving.process.tokens import new_token
-from serving.rest import jobs, operations
 from training.jobs import job
 from training.requests import JobRequest
 
@@ -28,7 +28,7 @@ def site(tmp_path, monkeypatch):
         monkeypatch.setenv(name, value)
     home = Home.open()
     secret, _ = new_token(home, "all", ["admin"])
-    site = Site(home, (*jobs.DOORS, *operations.DOORS))
+    site = Site(home, DOORS)
     site.secret = secret
     yield site
     home.ledger.log.database.close()

@@ -14,8 +14,8 @@ from accountant.audit.audit import audit_place
 from accountant.home import Home
 from accountant.ledger.model_names import owner_of
 from models.store.bundle import ModelStore
+from serving.app import DOORS
 from serving.process.tokens import new_token
-from serving.rest import edits, models, placing
 
 COLLEGE = {"feature": "education", "set": {"bins": "Bachelors, Masters", "to": 0.5}}
 BODY = {"edits": [COLLEGE], "reason": "a review"}
@@ -25,7 +25,7 @@ BODY = {"edits": [COLLEGE], "reason": "a review"}
 def site(tmp_path, monkeypatch):
     path = ledgers.copy(ledgers.trained(), tmp_path / "home")
     monkeypatch.setenv("DPSERVE_HOME", str(path))
-    found = Site(Home.open(ledgers.place(path)), (*edits.DOORS, *models.DOORS, *placing.DOORS))
+    found = Site(Home.open(ledgers.place(path)), DOORS)
     found.secret = found.token("boss", "promote")
     return found
 

@@ -17,11 +17,12 @@ from accountant.home import Home
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.worth.stated import check
 from models.worth.words import short_figures
+from serving.app import DOORS
 from serving.pages import jobs as job_pages
 from serving.pages import models as pages
 from serving.pages.job_form import Form, price_of
 from serving.process.tokens import new_token
-from serving.rest import jobs, measurements, models, operations, placing
+from serving.rest import jobs
 from training.datasets.datasets import register
 from training.jobs import job, queue
 from training.requests import JobRequest
@@ -31,8 +32,7 @@ from training.requests import JobRequest
 def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
     ledgers.prepared()  # the files
     files = ledgers.scratch() / "files"
-    rooms = (measurements, jobs, models, placing, operations, pages, job_pages)
-    with site_at(tmp_path / "home", [door for room in rooms for door in room.DOORS]) as site:
+    with site_at(tmp_path / "home", (*DOORS, *pages.DOORS, *job_pages.DOORS)) as site:
         home: Home = site.home
         rows = files / "rows.parquet", files / "schema.yaml"
         budget = Budget.of("2", "0.00001")

@@ -7,18 +7,16 @@ from in_process import code, site_at
 from ledgers import registration
 
 from accountant.audit.audit import audit_home
-from serving.operations import grants
-from serving.operations.doors import doors
+from serving.app import DOORS
 from serving.pages.all import PAGES
 from serving.process.tokens import new_token
-from serving.rest import jobs
 
 TRAIN = {"principal": "team-a", "scope": "train", "on": {"dataset": "adult"}}
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    with site_at(tmp_path_factory.mktemp("grants"), (*doors(*grants.OPERATIONS), *jobs.DOORS, *PAGES)) as found:
+    with site_at(tmp_path_factory.mktemp("grants"), (*DOORS, *PAGES)) as found:
         found.home.ledger.register(registration("adult"))
         found.admin = found.token("root", "admin")
         found.night, _ = new_token(found.home, "night", [], principal="team-a")

@@ -13,8 +13,9 @@ from accountant.access import grants
 from accountant.access.grants import Grant
 from accountant.access.tokens import NO_LIMITS
 from accountant.ledger.families.records import Why
+from serving.app import DOORS
 from serving.process.tokens import new_token
-from serving.rest import jobs, learners
+from serving.rest import learners
 from training.replay import admission_checks, subjects
 from training.session.session import Source
 
@@ -31,7 +32,7 @@ def checked(site: Site, token: str) -> list[dict]:
 
 
 def test_a_steward_admits_what_its_check_does_not_refuse(home):
-    site = Site(home, [*learners.DOORS, *jobs.DOORS])
+    site = Site(home, DOORS)
     steward, analyst, auditor = (site.token(name, name) for name in ("steward", "train", "audit"))
     assert code(site.bear(analyst, "POST", "/v1/learners", json=BAYES))[0] == 403
     for wrong, status in (

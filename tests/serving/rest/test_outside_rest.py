@@ -10,10 +10,8 @@ from accountant.access import grants
 from accountant.access.grants import Grant
 from accountant.access.tokens import NO_LIMITS
 from dpserve_verify.privacy.budget import Relation
-from serving.operations import totals
-from serving.operations.doors import doors
+from serving.app import DOORS
 from serving.process.tokens import new_token
-from serving.rest import jobs, schedules
 from training.datasets.datasets import register
 from training.jobs import job
 from training.requests import JobRequest
@@ -24,7 +22,7 @@ RELEASE = {"mechanism": "a table", "why": "published", "rho": "0.001"}
 def test_the_steward_charges_and_a_start_is_a_model_that_one_may_see(tmp_path):
     ledgers.prepared()  # the files
     files = ledgers.scratch() / "files"
-    with site_at(tmp_path / "home", [*jobs.DOORS, *doors(*totals.OPERATIONS), *schedules.DOORS]) as site:
+    with site_at(tmp_path / "home", DOORS) as site:
         home = site.home
         register(home, "adult", files / "rows.parquet", files / "schema.yaml", ledgers.TOTAL, Relation.ADD_REMOVE, None)
         steward, analyst = site.token("steward", "steward"), site.token("analyst", "train")

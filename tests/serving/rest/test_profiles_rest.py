@@ -17,12 +17,11 @@ from accountant.certificates.profile import PROFILE
 from accountant.home import Home
 from models.answers.stated import check_table
 from models.profile.stated import check
+from serving.app import DOORS
 from serving.pages import datasets, measurements
 from serving.pages import jobs as job_pages
 from serving.pages import profiles as pages
 from serving.process.tokens import new_token
-from serving.rest import jobs, profiles
-from serving.rest import measurements as measuring
 from training.datasets.datasets import register
 from training.jobs import queue
 
@@ -31,7 +30,7 @@ from training.jobs import queue
 def test_a_profile_from_the_request_to_the_statement(tmp_path):
     ledgers.prepared()  # the files
     files = ledgers.scratch() / "files"
-    doors = (*measuring.DOORS, *profiles.DOORS, *jobs.DOORS, *pages.DOORS, *datasets.DOORS, *job_pages.DOORS)
+    doors = (*DOORS, *pages.DOORS, *datasets.DOORS, *job_pages.DOORS)
     with site_at(tmp_path / "home", doors) as site:
         home: Home = site.home
         rows = files / "rows.parquet", files / "schema.yaml"
@@ -98,7 +97,7 @@ def test_a_profile_from_the_request_to_the_statement(tmp_path):
 def test_a_query_from_the_form_to_the_table(tmp_path):
     ledgers.prepared()  # the files
     files = ledgers.scratch() / "files"
-    doors = (*measuring.DOORS, *jobs.DOORS, *pages.DOORS, *job_pages.DOORS, *measurements.DOORS)
+    doors = (*DOORS, *pages.DOORS, *job_pages.DOORS, *measurements.DOORS)
     with site_at(tmp_path / "home", doors) as site:
         home: Home = site.home
         rows = files / "rows.parquet", files / "schema.yaml"

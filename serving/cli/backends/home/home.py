@@ -20,7 +20,7 @@ class HomeBackend(Backend):
     def ask(self, asked: Operation[P, A], *arguments: P.args, **values: P.kwargs) -> A:
         """Do what an operation says, for this user, with the files of the home."""
         home = Home.open()
-        return at_home(asked, Caller(home, require_access(home)), *arguments, **values)
+        return at_home(asked, Caller(home, require_access(home), by=self.by), *arguments, **values)
 
     @cached_property
     def bundles(self) -> abstract.Bundles:

@@ -11,11 +11,11 @@ from accountant.certificates.worth import WORTH
 from accountant.home import Home
 from accountant.system.lazy_import import later
 from models.profile import report as profile_report
+from models.store.placing import open_in
 from models.worth.report import Report
 from models.worth.stated import report_of
 from models.worth.statements import statement_of
 from serving.cli.backends.abstract import Body, Measurements, Note, Request
-from serving.cli.backends.home.bundles import open_in
 from serving.cli.backends.reports import write_report
 from serving.cli.backends.user import require_access, this_user
 from training.jobs import job

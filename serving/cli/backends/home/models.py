@@ -1,8 +1,8 @@
-"""Released models of a home: all of them, predictions, and which version answers to a name."""
+"""Released models of a home: all of them, and predictions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,7 +12,7 @@ from accountant.system.lazy_import import later
 from models.store.bundle import ModelStore
 from models.store.listing import lines, versions_in
 from serving.cli.backends.abstract import Body, Models, Progress
-from serving.cli.backends.user import require_access, this_user
+from serving.cli.backends.user import require_access
 from serving.wire.list_parts import Part
 
 if TYPE_CHECKING:
@@ -22,13 +22,12 @@ if TYPE_CHECKING:
     from models.features.features import RawColumns
     from models.store import placing
     from models.worth import statements
-    from serving.cli.backends.home import bundles
     from training.datasets import described
     from training.planning import other_noise
     from training.rows.tables import row_files
 else:  # a list does without
-    placing, statements = later("models.store.placing"), later("models.worth.statements")
-    bundles, notes = later("serving.cli.backends.home.bundles"), later("models.features.notes")
+    statements = later("models.worth.statements")
+    placing, notes = later("models.store.placing"), later("models.features.notes")
     row_files, described = later("training.rows.tables.row_files"), later("training.datasets.described")
     other_noise = later("training.planning.other_noise")
 
@@ -69,7 +68,7 @@ class HomeModels(Models):
     ) -> Body:
         """Predict a file with a verified model."""
         home = Home.open()
-        model = bundles.open_in(home, name)
+        model = placing.open_in(home, name)
         verified, dataset = model.verified, model.verified.certificate.form.dataset
         require_access(home, "predict", model=model.reference.partition("@")[0], dataset=dataset.name)
         form = verified.format if schema is None else described.read_schema(schema).format
@@ -90,17 +89,6 @@ class HomeModels(Models):
         body = {"model": model.reference, "target": verified.ensemble.target, "records": count, "out": str(out)}
         word = verified.certificate.word
         return body | ({"vouched": word} if word else {})
-
-    def place(self, act: str, name: str, reason: str, by: str | None, flags: Mapping[str, bool]) -> Body:
-        """Promote, retire or restore a version."""
-        home = Home.open()
-        require_access(home, "promote", model=name.partition("@")[0])
-        acts: Mapping[str, Callable[..., placing.Placed]] = {
-            "promote": placing.promote,
-            "retire": placing.retire,
-            "restore": placing.restore,
-        }
-        return acts[act](home, name, reason, by or this_user(), **flags).to_json()
 
 
 def _count_answers(answers: Iterator[Answer], progress: Progress) -> Iterator[Answer]:

@@ -6,15 +6,14 @@ import io
 import zipfile
 import zlib
 from collections.abc import Sequence
-from typing import Any
 
 from dpserve import Client
 from dpserve_verify.certificates.bundle import FILES, Bundle
 from dpserve_verify.errors import InputError, ModelInvalid
 from models.store.bundle import check_reference
-from models.store.loading import verified_bundle
-from serving.cli.backends.abstract import Body, Bundles, OpenedModel
-from serving.cli.backends.server.connection import Connection, refuse_by
+from models.store.loading import OpenedModel, verified_bundle
+from serving.cli.backends.abstract import Body, Bundles
+from serving.cli.backends.server.connection import Connection
 from serving.cli.backends.server.statements import envelope_bytes
 
 
@@ -58,14 +57,6 @@ class ServerBundles(Bundles):
             jobs = [worth["job"] for worth in service.model(model.reference)["worth"]]
             signed = [(job, service.evaluation(job)) for job in jobs]
         return [(job, envelope_bytes(body["envelope"]), body["proof"].encode()) for job, body in signed]
-
-    def edit(self, base: OpenedModel, edits: Sequence[Any], reason: str, by: str | None, promote: bool) -> Body:
-        """Ask for an edit of the very model that was verified here, by its certificate's entry."""
-        refuse_by(by)
-        with self.connection.asking() as service:
-            entry = base.verified.certificate.issued
-            answer = service.edit(base.reference, edits, reason, entry=entry, promote=promote)
-        return {"model": answer["model"], "edits": answer["edits"]}
 
 
 def _fetch(service: Client, name: str) -> tuple[str, Bundle]:

@@ -1,8 +1,8 @@
-"""Released models of a server: all of them, predictions, which travel as Arrow, and which version answers to a name."""
+"""Released models of a server: all of them, and predictions, which travel as Arrow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +12,10 @@ from pyarrow import ipc
 from dpserve import Client
 from models.features.features import Feature, RawColumns, feature_from_json
 from models.features.table_format import format_from_json
-from models.store.bundle import check_numbered, check_reference
+from models.store.bundle import check_reference
 from models.worth.statements import pick_judgement
 from serving.cli.backends.abstract import Body, Models, Progress
-from serving.cli.backends.server.connection import Connection, refuse_by
+from serving.cli.backends.server.connection import Connection
 from serving.cli.backends.server.jobs import champion_of
 from serving.wire.list_parts import Part
 from training.datasets.described import read_schema
@@ -73,17 +73,6 @@ class ServerModels(Models):
         body = {"model": model["model"], "target": model["target"], "records": count, "out": str(out)}
         word = model["certificate"].get("vouched")
         return body | ({"vouched": word} if word else {})
-
-    def place(self, act: str, name: str, reason: str, by: str | None, flags: Mapping[str, bool]) -> Body:
-        """Promote, retire or restore a version."""
-        refuse_by(by)
-        check_reference(name)
-        model, _, version = name.partition("@")
-        with self.connection.asking() as service:
-            if act != "promote":
-                return dict((service.retire if act == "retire" else service.restore)(name, reason))
-            check_numbered(name)
-            return dict(service.promote(model, int(version), reason, **flags))
 
 
 def _answers(

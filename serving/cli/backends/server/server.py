@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from serving.cli.backends.abstract import Backend, Note
 from serving.cli.backends.choice import ServerAddress
-from serving.cli.backends.server.connection import Connection
+from serving.cli.backends.server.connection import Connection, refuse_by
 from serving.operations import A, Operation, P, to_request
 
 if TYPE_CHECKING:
@@ -20,10 +20,12 @@ class ServerBackend(Backend):
     Args:
         address: The server.
         note: Prints a line for the user.
+        by: InputError where it is said: a server takes it from the token.
     """
 
-    def __init__(self, address: ServerAddress, note: Note) -> None:
-        super().__init__(note)
+    def __init__(self, address: ServerAddress, note: Note, by: str | None = None) -> None:
+        super().__init__(note, by)
+        refuse_by(by)
         self.connection = Connection(address, note)
 
     def ask(self, asked: Operation[P, A], *arguments: P.args, **values: P.kwargs) -> A:
