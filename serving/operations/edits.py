@@ -30,13 +30,12 @@ from training.requests.base import CLOSED, Checked
 
 MODEL = "/v1/models/{name}"
 DRY_RUN = "a dry run"
-Edits = Annotated[
-    list[dict[str, Any]],
-    Field(
-        description="`feature` (a pair: `age & hours`), one of `set`, `smooth`, `clip`, `zero`, `monotone`, and maybe "
-        "`why`; of three classes or more also `class`; `bins` is a text, or runs [first, last] of bins by number"
-    ),
-]
+_EDITS = {
+    "type": "array",
+    "items": {"type": "object"},
+    "description": "`feature` (a pair: `age & hours`), one of `set`, `smooth`, `clip`, `zero`, `monotone`, and maybe "
+    "`why`; of three classes or more also `class`; `bins` is a text, or runs [first, last] of bins by number",
+}
 Why = Annotated[StrictStr, Field(min_length=1, max_length=500, description="it stays in the model permanently")]
 Entry = Annotated[StrictInt, Field(ge=0, description="of the certificate that was looked at")]
 Term = Annotated[str | None, Field(description="a feature, or a pair: age & hours; the first feature when left out")]
@@ -93,7 +92,7 @@ EDITED = record(
 class EditRequest(Checked):
     """Edits of a model's curves."""
 
-    edits: Edits
+    edits: Annotated[list[Any], WithJsonSchema(_EDITS)]
     reason: Why | None = None
     entry: Entry | None = None
     promote: Annotated[StrictBool, Field(description="make it champion at once")] = False

@@ -38,7 +38,9 @@ BY_HAND: Mapping[str, Callable[..., Any]] = {
     "list_families": lambda service, **query: service.part("families", **query),
     "show_dataset": lambda service, name: service.dataset(name).raw,
     "show_curve": lambda service, name, **query: service.curve(name, query.get("feature"), query.get("class")),
-    "edit_model": lambda service, name, edits, reason, **more: service.edit(name, edits, reason, **more),
+    "edit_model": lambda service, name, edits, reason, entry=None, dry_run=False: service.edit(
+        name, edits, reason, entry=entry, dry_run=dry_run
+    ),
     "list_entries": lambda service, **query: service.ask("GET", "/v1/ledger", query=query),
     "list_checkpoints": lambda service, **query: service.ask("GET", "/v1/ledger/checkpoints", query=query),
     "show_proof": lambda service, **query: service.proof(**query),

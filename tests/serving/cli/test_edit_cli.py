@@ -195,12 +195,7 @@ def test_a_name_has_an_owner_who_may_edit_it_and_others_need_promote(home, capsy
 def test_the_owner_of_a_name_edits_it_with_train_and_promotes_it_with_promote(home, capsys, monkeypatch):
     ledger = Home.open(ledgers.place(home)).ledger
     owner = owner_of(ledger, "adult")
-    for module in (
-        "backends.home.bundles",
-        "released.edit",
-        "backends.user",
-    ):
-        monkeypatch.setattr(f"serving.cli.{module}.this_user", lambda: owner)
+    monkeypatch.setattr("serving.cli.backends.user.this_user", lambda: owner)
     grants.add(ledger, [Grant(owner, "train", "dataset", "adult")], "test")
     assert "(a candidate" in said(capsys, "adult@1", *COLLEGE, *WHY)
     assert "scope: " in said(capsys, "adult@1", *COLLEGE, *WHY, "--promote", code=3)

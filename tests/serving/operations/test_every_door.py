@@ -76,7 +76,7 @@ def of(asked: Operation[..., Any], code: str = "", **values: Any) -> Example:
     return Example(asked, values, code)
 
 
-EDIT = {"edits": [{"feature": "age", "zero": {"bins": "..25"}}], "reason": "few rows"}
+EDIT = {"edits": [{"feature": "age", "set": {"bins": "..25", "to": 0.5}}], "reason": "few rows"}
 TEAM = {"principal": "team-a", "scope": "train", "on": {"dataset": "adult"}}
 EXAMPLES = [
     of(add_grant, body=TEAM),
@@ -146,7 +146,7 @@ EXAMPLES = [
     of(edit_model, "wrong_state", name="of-home", body={**EDIT, "entry": 1}),
     *(
         of(edit_model, BAD, name="of-home", body={**EDIT, **change})
-        for change in ({"edits": []}, {"edits": "x"}, {"edits": ["x"]}, {"edits": [{"feature": "shoe size"}]},
+        for change in ({"edits": []}, {"edits": [{"feature": "shoe size"}]},
             {"reason": None}, {"reason": "x" * 501}, {"reason": " "}, {"promote": 1}, {"by": "me"})
     ),
     of(promote_model, name="of-WAY", body={"version": 2, "reason": "better", "although_not_better": True}),
