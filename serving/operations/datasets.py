@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from math import inf
 from time import monotonic
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from accountant.ledger.archive import archived
+from accountant.system.lazy_import import later
 from serving.http.rights import LISTED, READS, seen_datasets, seen_families
 from serving.operations import Caller, operation
 from serving.operations.answers import Body, shape
-from serving.wire import work_time
 from serving.wire.list_parts import Part, cut_datasets, cut_families
 from training.planning.job_views import dataset_to_json, family_to_json, problems_of
+
+if TYPE_CHECKING:
+    from serving.wire import work_time
+else:
+    work_time = later("serving.wire.work_time")  # a list in a home loads no server
 
 
 @operation("GET", "/v1/datasets", *READS, on=LISTED, needs_prices=True, has_archive=True)
@@ -20,12 +26,12 @@ def list_datasets(caller: Caller, part: Part) -> Annotated[Body, shape("DATASETS
 
     A server says how many jobs still fit where that is known within `work_time.PRICES_SECONDS`.
     """
-    home, asker, end = caller.home, caller.principal, monotonic() + work_time.PRICES_SECONDS
+    home, asker = caller.home, caller.principal
+    end = inf if caller.is_here else monotonic() + work_time.PRICES_SECONDS
     visible = seen_datasets(caller.rights, home.ledger.datasets(asker))
     wanted, following = cut_datasets(part, visible, archived(home.ledger, "dataset"))
     described = [
-        dataset_to_json(home, each, detail=False, works_out=caller.is_here or monotonic() < end, analyst=asker)
-        for each in wanted
+        dataset_to_json(home, each, detail=False, works_out=monotonic() < end, analyst=asker) for each in wanted
     ]
     return {"datasets": described, "next": following}
 
