@@ -26,13 +26,14 @@ from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError, KeyInvalid, LedgerInvalid
 from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.system.files import replace_file
+from dpserve_verify.system.user_folder import user_folder
 
 if TYPE_CHECKING:
     from accountant.keys import signers
 else:
     signers = later("accountant.keys.signers")
 
-DEFAULT_HOME = "~/.local/share/dpserve"
+DEFAULT_HOME = ".local/share/dpserve"
 TRUST = "trust.json"
 
 
@@ -56,7 +57,7 @@ class Setting:
 
 def settings(environment: Mapping[str, str] = os.environ) -> dict[str, Setting]:
     """Return every setting: its variable where that is set, else the default."""
-    home = environment.get("DPSERVE_HOME") or str(Path(DEFAULT_HOME).expanduser())
+    home = environment.get("DPSERVE_HOME") or str(user_folder("DPSERVE_HOME", DEFAULT_HOME, environment))
     defaults = {
         "DPSERVE_HOME": home,
         "DPSERVE_LOCAL": home,

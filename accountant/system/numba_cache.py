@@ -20,7 +20,7 @@ import pickle
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -28,6 +28,9 @@ from pathlib import Path
 from threading import Lock
 from types import CodeType
 from typing import Any, TypeVar
+
+from dpserve_verify.errors import InputError
+from dpserve_verify.system.user_folder import user_folder
 
 SETTINGS, SETTINGS_FILE = "numba.core.config", ".numba_config.yaml"
 
@@ -161,13 +164,17 @@ class FolderLock(event.Listener):
         self._threads, self._holders = Lock(), 0
 
 
-def _cache_home() -> Path:
-    """Name the folder in the user's cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpserve-compiled"
+def _bases() -> Iterator[Path]:
+    """Name the folders that may keep it: the one of numba's setting or beside us, then the user's cache, where there is
+    one.
+    """
+    yield Path(CONFIG.CACHE_DIR) if CONFIG.CACHE_DIR else _PACKAGE
+    with suppress(InputError):
+        yield user_folder("XDG_CACHE_HOME", ".cache") / "dpserve-compiled"
 
 
 _PACKAGE = Path(__file__).parent / "__pycache__"
-FOLDER = make_folder(ROOT, Path(CONFIG.CACHE_DIR) if CONFIG.CACHE_DIR else _PACKAGE, _cache_home())
+FOLDER = make_folder(ROOT, *_bases())
 SHIPPED = shipped_folder(ROOT, _PACKAGE)
 if FOLDER is not None:
     event.register("numba:compiler_lock", FolderLock(FOLDER))

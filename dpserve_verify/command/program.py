@@ -32,6 +32,7 @@ from dpserve_verify.log.witnessed import judge
 from dpserve_verify.privacy.budget import exact_decimal
 from dpserve_verify.system.files import read_beginning
 from dpserve_verify.system.printable import printable_json, printable_lines
+from dpserve_verify.system.user_folder import user_folder
 
 CARD = "card.md"  # a page for people, which this program cannot derive
 BESIDE = {"": 64 << 20, ".dsse.json": 4 << 20, ".tlog-proof": 1 << 20}  # of a single .onnx: suffix -> most bytes
@@ -96,7 +97,7 @@ def _keys(path: Path) -> PublicKeys:
 
 def _config_folder() -> Path:
     """Return the folder where this user's `dpserve` keeps the checkpoints seen before, too."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "dpserve"
+    return user_folder("XDG_CONFIG_HOME", ".config") / "dpserve"
 
 
 def _policy(asked: argparse.Namespace) -> Policy:

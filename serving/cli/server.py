@@ -17,7 +17,7 @@ import typer
 
 from accountant.home import Home, local, place
 from accountant.keys.key_files import is_absent
-from dpserve_verify.errors import DpserveError, InputError, VerificationError
+from dpserve_verify.errors import DpserveError, InputError, LedgerUnavailable, VerificationError
 from dpserve_verify.system.files import PRIVATE, holding, open_directory, replace_file
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, align_columns, note, require_end, show
@@ -42,7 +42,7 @@ from serving.process.watch import audit_runs, logs
 from serving.process.workers.forks import WORKER_PARENT
 from serving.process.workers.launch import launch
 
-LOG = logging.getLogger("dpserve.auditor")
+LOG, WORKING = logging.getLogger("dpserve.auditor"), logging.getLogger("dpserve.worker")
 AuditSeconds = Annotated[
     str, typer.Option(help="Seconds between audits of the ledger; 0: only when asked.", envvar="DPSERVE_AUDIT_SECONDS")
 ]
@@ -227,8 +227,8 @@ def worker(
     require_end(once, json)
     os.nice(5)  # whoever waits for a prediction goes before
     logs.set_up()
-    home = Home.open()
     if once:
+        home = Home.open()
         job.recover(home)
         submitted = schedule.submit_due(home)
         seq = queue.work_once(home, datasets=dataset or ())
@@ -237,12 +237,30 @@ def worker(
             note(f"submitted by schedules: {', '.join(f'job {each}' for each in submitted)}")
         note("no job was queued" if seq is None else f"job {seq}: {state}")
         return show(True, {"job": seq, "state": state, "submitted": submitted}, "") if json else None
-    Heartbeat(local(home.path) / WORKER).beat_in_a_thread()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
     threading.Thread(target=_stop_with_parent, args=(stop,), daemon=True).start()
-    queue.work(home, stop, dataset or ())
+    if (opened := _open_when_there(stop)) is not None:
+        Heartbeat(local(opened.path) / WORKER).beat_in_a_thread()
+        queue.work(opened, stop, dataset or ())
+
+
+def _open_when_there(stop: threading.Event) -> Home | None:
+    """Open the home; where its database is away, wait for it, as a worker does that has begun. None once told to
+    stop.
+    """
+    heartbeat: Heartbeat | None = None
+    while not stop.is_set():
+        try:
+            return Home.open()
+        except LedgerUnavailable as error:
+            if heartbeat is None:
+                WORKING.error("the home cannot be opened: %s; it is tried again", error.message)
+                heartbeat = Heartbeat(local(place(os.environ)[0]) / WORKER)
+            heartbeat.beat()
+            stop.wait(1.0)
+    return None
 
 
 def _stop_with_parent(stop: threading.Event) -> None:

@@ -80,15 +80,25 @@ def _claimable(home: Home, left: set[int], datasets: Collection[str]) -> int | N
 
 
 def work(home: Home, stop: threading.Event, datasets: Collection[str] = ()) -> None:
-    """Work until `stop` is set; a job that runs is finished first. `datasets` as for `work_once`."""
+    """Work until `stop` is set; a job that runs is finished first. A database that is away is waited for. `datasets` as
+    for `work_once`.
+    """
     idle = RECOVER_SECONDS
     left: set[int] = set()
     bell = home.job_notifications()
+    away = False
     while not stop.is_set():
         if idle >= RECOVER_SECONDS:
             _recover(home)
             idle = 0.0
-        if work_once(home, left, datasets) is None:
+        try:
+            seq, away = work_once(home, left, datasets), False
+        except LedgerUnavailable as error:  # nothing was begun: it is there again some time
+            seq = None
+            if not away:
+                LOG.error("the queue cannot be read: %s; it is looked at again", error.message)
+            away = True
+        if seq is None:
             since = time.monotonic()
             bell.wait(stop)
             idle += time.monotonic() - since

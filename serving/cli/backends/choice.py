@@ -14,6 +14,7 @@ from enum import Enum
 from pathlib import Path
 
 from dpserve_verify.errors import InputError
+from dpserve_verify.system.user_folder import user_folder
 
 URL, TOKEN, AUTHORITY, PLAIN = "DPSERVE_URL", "DPSERVE_TOKEN", "DPSERVE_CA", "DPSERVE_PLAIN_HTTP"
 WITNESSES = "DPSERVE_WITNESS_POLICY"
@@ -48,8 +49,7 @@ class ServerAddress:
 
 def config_folder(environment: Mapping[str, str] = os.environ) -> Path:
     """Return the folder of this user's login and pinned keys, 0700."""
-    base = environment.get("XDG_CONFIG_HOME") or str(Path("~/.config").expanduser())
-    return Path(base) / "dpserve"
+    return user_folder("XDG_CONFIG_HOME", ".config", environment) / "dpserve"
 
 
 def server_address(environment: Mapping[str, str] = os.environ) -> ServerAddress | None:
@@ -74,7 +74,10 @@ def server_address(environment: Mapping[str, str] = os.environ) -> ServerAddress
 
 def _read_login(environment: Mapping[str, str]) -> dict[str, str] | None:
     """Read what `dpserve login` wrote. It holds a token, so nobody else may be able to read it."""
-    file = config_folder(environment) / LOGIN
+    try:
+        file = config_folder(environment) / LOGIN
+    except InputError:  # who has no home has no login
+        return None
     try:
         if file.stat().st_mode & 0o077:
             raise InputError(

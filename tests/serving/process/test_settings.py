@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from small_home import environment
+from small_home import environment, write_files
 
 from dpserve_verify.errors import InputError
 from serving.process.config.settings import ServerSettings, all_settings, variable_of
@@ -109,3 +109,29 @@ def test_light_commands_do_not_wait_for_it(tmp_path):
         [sys.executable, "-c", program], env=environment(tmp_path), capture_output=True, text=True, check=True
     )
     assert found.stdout.strip() == "[]"
+
+
+WITHOUT_A_HOME = """
+import os, pwd, sys
+def nobody(uid):
+    raise KeyError(uid)  # as of a number that no list of users knows
+pwd.getpwuid = nobody
+os.environ.pop("HOME")
+sys.argv = ["dpserve", *sys.argv[1:]]
+from serving.cli.app import main
+main()
+"""
+
+
+def test_a_user_without_a_home_needs_none_where_every_folder_is_named(tmp_path):
+    """It registers rows, whose packing is compiled; where a folder is not named, it is said which variable names it."""
+    files, named = write_files(tmp_path / "files"), {"DPSERVE_HOME": str(tmp_path / "home"), "HOME": "/"}
+    without = [sys.executable, "-c", WITHOUT_A_HOME]
+    rows = ["--data", files / "rows.parquet", "--schema", files / "schema.yaml"]
+    register = ["dataset", "register", "adult", *rows, "--epsilon", "5", "--delta", "1e-5", "--unit", "record"]
+    for command, named_too, code in ((["init"], {}, 0), (register, {}, 0), (["config"], {"DPSERVE_HOME": ""}, 2)):
+        env = environment(tmp_path / "home") | named | named_too
+        env = {name: value for name, value in env.items() if not name.startswith("XDG_")}
+        done = subprocess.run([*without, *command], env=env, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == code, done.stderr
+    assert "DPSERVE_HOME: must name a folder; this user" in done.stderr

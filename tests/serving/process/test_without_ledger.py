@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 import threading
 from types import SimpleNamespace
 
 import ledgers
 import pytest
+import warm
 from faulty_wire import SilentWire
 from in_process import Site
 from ledgers import place
 from postgres import server
-from small_home import records
+from small_home import records, until
 from sqlalchemy import make_url
 
 from accountant.access import grants, tokens
@@ -124,3 +128,40 @@ def test_a_ledger_that_is_not_the_one_that_was_signed_is_served_by_nobody(far):
     (far.near.path / "keys" / "high-water.json").unlink()
     far.state.refresh(False)
     assert (predict(far, "shop"), ready(far)) == (503, 503)
+
+
+def test_a_worker_by_itself_waits_for_its_database_and_does_not_end_with_it(trained, tmp_path):
+    """It is started while the database is away, which goes away again while it waits for jobs."""
+    path = ledgers.copy_on_postgresql(trained, tmp_path / "home")
+    home, url = Home.open(place(path)), make_url(place(path)["DPSERVE_LEDGER_URL"])
+    asked = JobRequest("adult", "lazybb", "0.05", parameters={"rounds": 8})
+
+    def allow(connections: bool) -> None:
+        server().execute(f"ALTER DATABASE {url.database} ALLOW_CONNECTIONS {connections}")
+        if not connections:
+            home.ledger.log.database.close()
+            server().execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{url.database}'")
+
+    def queued_ones_are_issued() -> bool:
+        return job.submit(home, asked, by="test").seq and until(
+            lambda: {each.public_state for each in home.ledger.jobs()} == {"issued"}, "the job is issued"
+        )
+
+    allow(False)
+    log = tmp_path / "worker.log"
+    with log.open("wb") as out:
+        command = [sys.executable, "-m", "serving.cli", "worker"]
+        worker = warm.Popen(command, tmp_path, {**os.environ, **place(path)}, out, out)
+    try:
+        for sentence in ("the home cannot be opened", "the queue cannot be read"):
+            until(lambda sentence=sentence: sentence in log.read_text(), sentence)
+            assert worker.poll() is None
+            allow(True)
+            assert queued_ones_are_issued()
+            if sentence == "the home cannot be opened":
+                allow(False)
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        home.ledger.log.database.close()
+    assert worker.wait(60) == 0
+    assert log.read_text().count("the queue cannot be read") == 1
