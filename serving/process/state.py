@@ -30,6 +30,7 @@ LOG = logging.getLogger("dpserve.serving")
 LOOK_SECONDS = 0.4
 LOOKING = anyio.CapacityLimiter(1)  # a thread of its own: what it sees decides whether anybody is answered
 VERIFY_SECONDS = 0.2  # at a look: a model that was not verified by then is when it is asked for
+AWAY_SECONDS = 3.0  # without a look that came to its end: seven are begun in it
 WHOLE_SECONDS = 5.0  # between two looks at all that the database says, where nothing was written
 
 
@@ -119,6 +120,11 @@ class ServingState:
             return self._problem
         is_stale = time.monotonic() - self._seen > self._without_ledger
         return f"the ledger could not be looked at for {self._without_ledger} seconds" if is_stale else ""
+
+    @property
+    def is_away(self) -> bool:
+        """Return whether the ledger could not be asked at the last look, or one waits for its answer."""
+        return self._away or time.monotonic() - self._seen > AWAY_SECONDS
 
     @property
     def unready(self) -> str:

@@ -17,7 +17,7 @@ from serving.http.rights import NOTHING
 from serving.http.routes import TEXT, Door, in_thread, state
 from serving.process.config.healthy import WORKER, is_beating
 from serving.process.watch import audit_runs
-from serving.process.watch.metrics import AuditGauges, LedgerGauges, ServingGauges, WorthGauges, render
+from serving.process.watch.metrics import AuditGauges, LedgerGauges, ReachedGauges, ServingGauges, WorthGauges, render
 from serving.rest import json_schemas
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import known_query
@@ -26,12 +26,13 @@ NOBODY_TRAINS = "no worker runs on this machine; `dpserve worker` runs what is q
 
 
 async def metrics(request: Request) -> Response:
-    """Return the metrics of all workers, and gauges of the home."""
+    """Return the metrics of all workers, and gauges of the home; without the ledger's own while it is away."""
     serving = state(request)
     home, lines = serving.home, serving.registry.to_json()
     standings = Counter(line["state"] for line in lines)
     models = ServingGauges(serving.registry.loaded, serving.registry.refused, standings)
-    collectors = (LedgerGauges(home, serving.figures), AuditGauges(home), models, WorthGauges(home, lines))
+    of_ledger = ReachedGauges((LedgerGauges(home, serving.figures), WorthGauges(home, lines)), serving.is_away)
+    collectors = (of_ledger, AuditGauges(home), models)
     return Response(await in_thread(render, collectors), media_type=CONTENT_TYPE_LATEST)
 
 

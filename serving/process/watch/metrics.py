@@ -25,7 +25,7 @@ from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import ROOMIEST, FamilyRow, families_of, left, left_in_windows
 from accountant.ledger.families.records import HOLDOUT, WAITING
 from accountant.ledger.job_counts import JobFigures, queue
-from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable
 from models.store.bundle import CHAMPION
 from models.store.standing import Standing
 from models.worth.statements import judgements
@@ -115,6 +115,27 @@ def render(collectors: Iterable[Collector]) -> bytes:
     for collector in collectors:
         registry.register(collector)
     return generate_latest(registry)
+
+
+@dataclass(frozen=True, eq=False)
+class ReachedGauges(Collector):
+    """Whether the ledger can be asked, and what `parts` read of it, each as a whole: where it cannot, they say nothing
+    rather than keep back what needs no ledger. `away`: it could not be looked at a moment ago, so nobody waits for it.
+    """
+
+    parts: Sequence[Collector]
+    away: bool
+
+    def collect(self) -> Iterable[Metric]:
+        """Read the ledger now, until it cannot be."""
+        reached = not self.away
+        for part in self.parts if reached else ():
+            try:
+                yield from list(part.collect())
+            except LedgerUnavailable:
+                reached = False
+                break
+        yield _gauge("dpserve_ledger_reachable", "Whether the ledger's database could be asked now.", float(reached))
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from faulty_wire import SilentWire
 from in_process import Site
 from ledgers import place
 from postgres import server
+from prometheus_client.parser import text_string_to_metric_families
 from small_home import records, until
 from sqlalchemy import make_url
 
@@ -98,6 +99,32 @@ def test_predictions_go_on_while_the_ledger_cannot_be_asked_and_no_longer_than_i
     far.wire.silent.clear()
     far.state.refresh(False)
     assert (predict(far, "shop"), predict(far, "kin"), ready(far)) == (401, 200, 200)
+
+
+def figures(far) -> dict[str, float]:
+    answer = far.site.bear(far.secrets["all"], "GET", "/metrics")
+    assert answer.status_code == 200
+    return {each.name: each.value for family in text_string_to_metric_families(answer.text) for each in family.samples}
+
+
+def test_the_metrics_that_need_no_ledger_are_there_while_it_is_away_and_say_so(far):
+    """Also before the look that finds it: what was begun and got no answer is left out as a whole."""
+    before = figures(far)
+    assert (before["dpserve_ledger_reachable"], before["dpserve_models_loaded"]) == (1, 1)
+    of_ledger = {"dpserve_ledger_size", "dpserve_epsilon_spent", "dpserve_queue_length"}
+    assert of_ledger <= before.keys()
+    far.wire.silent.set()
+    far.site.home.ledger.log.database.close()  # of its connections, which the next ones cannot replace
+    for look in (lambda: None, lambda: far.state.refresh(True)):
+        look()
+        messages, now = far.wire.messages, figures(far)
+        assert (now["dpserve_ledger_reachable"], now["dpserve_models_loaded"]) == (0, 1)
+        assert not of_ledger & now.keys()
+        assert {"dpserve_audit_ok", "dpserve_requests_total"} <= now.keys()
+    assert far.wire.messages == messages  # nobody waits for what is known to be away
+    far.wire.silent.clear()
+    far.state.refresh(True)
+    assert figures(far)["dpserve_ledger_reachable"] == 1
 
 
 def test_a_commit_that_hangs_keeps_nobody_from_looking_or_predicting(far):
