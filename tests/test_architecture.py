@@ -136,7 +136,7 @@ dpserve_verify/formats: dpserve_verify(.)
 dpserve_verify/keys: dpserve_verify(. formats)
 dpserve_verify/log: dpserve_verify(. formats keys system)
 dpserve_verify/privacy: dpserve_verify(. formats)
-dpserve_verify/system:
+dpserve_verify/system: dpserve_verify(.)
 accountant: dpserve_verify(.) accountant(system)
 accountant/access: dpserve_verify(. formats keys log privacy) accountant(. keys ledger ledger/families log store
     system)
@@ -154,7 +154,7 @@ accountant/privacy: dpserve_verify(privacy)
 accountant/store: dpserve_verify(. formats) accountant(. store/migrations)
 accountant/store/migrations: dpserve_verify(.)
 accountant/store/migrations/versions:
-accountant/system: dpserve_verify(.)
+accountant/system: dpserve_verify(. system)
 models:
 models/edit: dpserve_verify(. formats) models(features forms parts)
 models/explain: dpserve_verify(.) accountant(system) models(features parts)
@@ -262,7 +262,7 @@ serving/cli: dpserve_verify(. audit certificates formats keys log privacy system
     certificates home keys ledger ledger/families log store system) models(answers parts profile store worth)
     training(datasets/drafts jobs learners planning requests) serving(cli/backends cli/backends/home
     cli/backends/server operations pages/parts process process/config process/watch process/workers wire)
-serving/cli/backends: dpserve_verify(.) accountant(access system) models(worth) training(rows/tables)
+serving/cli/backends: dpserve_verify(. system) accountant(access system) models(worth) training(rows/tables)
 serving/cli/backends/home: dpserve_verify(. audit certificates keys log) accountant(. access audit certificates home
     ledger ledger/families log system) models(profile store worth) training(jobs measuring/answers measuring/profile
     measuring/worth planning requests) serving(cli/backends operations process/watch wire)
