@@ -138,20 +138,20 @@ dpserve_verify/log: dpserve_verify(. formats keys system)
 dpserve_verify/privacy: dpserve_verify(. formats)
 dpserve_verify/system: dpserve_verify(.)
 accountant: dpserve_verify(.) accountant(system)
-accountant/access: dpserve_verify(. formats keys log privacy) accountant(. keys ledger ledger/families log store
+accountant/access: dpserve_verify(. entries formats keys) accountant(. keys ledger ledger/families log store
     system)
 accountant/audit: dpserve_verify(. audit entries formats keys log system) accountant(home log store system)
 accountant/certificates: dpserve_verify(certificates formats keys privacy) accountant(. keys ledger/families
     privacy)
 accountant/home: dpserve_verify(. keys log system) accountant(keys ledger log store system)
 accountant/keys: dpserve_verify(. keys system) accountant(store system)
-accountant/ledger: dpserve_verify(. formats keys log privacy) accountant(. keys ledger/families log privacy store
-    system)
+accountant/ledger: dpserve_verify(. entries formats keys log privacy) accountant(. keys ledger/families log privacy
+    store system)
 accountant/ledger/families: dpserve_verify(. formats log privacy) accountant(. log privacy store)
 accountant/log: dpserve_verify(. audit entries formats keys log privacy system) accountant(. keys store system)
 accountant/noise: dpserve_verify(. privacy) accountant(system)
 accountant/privacy: dpserve_verify(privacy)
-accountant/store: dpserve_verify(. formats) accountant(. store/migrations)
+accountant/store: dpserve_verify(. entries formats) accountant(. store/migrations)
 accountant/store/migrations: dpserve_verify(.)
 accountant/store/migrations/versions:
 accountant/system: dpserve_verify(. system)
@@ -276,14 +276,14 @@ serving/cli/released: dpserve_verify(. certificates system) accountant(system) m
     worth) serving(cli operations)
 serving/http: dpserve_verify(. formats) accountant(. access home ledger/families system) training(planning)
     serving(process process/config process/watch wire)
-serving/operations: dpserve_verify(. privacy) accountant(. access home ledger ledger/families log store system)
+serving/operations: dpserve_verify(. entries privacy) accountant(. access home ledger ledger/families log store system)
     models(edit explain features forms parts store) training(finish planning requests) serving(http process rest wire)
     dpserve(.)
 serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. access audit home keys ledger
     ledger/families log store system) models(answers edit explain features parts profile store worth)
     training(datasets datasets/drafts jobs learners measuring/answers measuring/profile outside planning replay
     requests rows/schema) serving(http operations pages/parts process process/config process/watch rest wire)
-serving/pages/parts: dpserve_verify(. formats log privacy) accountant(. access home ledger ledger/families store
+serving/pages/parts: dpserve_verify(. entries formats log privacy) accountant(. access home ledger ledger/families store
     system) models(explain features forms worth) training(learners) serving(http process wire)
 serving/process: dpserve_verify(. certificates formats keys system) accountant(. access home keys ledger) models(store)
     serving(process/config process/watch process/workers wire)

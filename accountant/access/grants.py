@@ -14,10 +14,9 @@ from functools import cached_property
 
 from sqlalchemy import ColumnElement, Connection, insert, select, update
 
-from accountant.access.tokens import SCOPES, Token, check_principal, living_principal, sound_tokens
+from accountant.access.tokens import SCOPES, Token, living_principal, sound_tokens
 from accountant.errors import Forbidden, UnknownName
 from accountant.ledger import job_rows
-from accountant.ledger.families.family_rows import family_names, load
 from accountant.ledger.families.records import Job, SeenJobs, State, Why
 from accountant.ledger.ledger import Ledger
 from accountant.log.entries import Signed, Writer
@@ -26,7 +25,6 @@ from accountant.store import engines
 from accountant.store.queries import Queries
 from accountant.store.tables import grant_table, token_table
 from dpserve_verify.errors import InputError, LedgerInvalid
-from dpserve_verify.privacy.budget import check_name
 
 EVERYTHING = "everything"
 KINDS = ("family", "dataset", "model")
@@ -237,9 +235,6 @@ def enter(writer: Writer, wanted: Iterable[Grant], by: str) -> list[Grant]:
     """Enter grants within a transaction as `add` does, to principals as they are spelled."""
     added = []
     for grant in dict.fromkeys(wanted):
-        check_principal(grant.principal)
-        check_scope(grant.scope)
-        _check_object(writer.connection, grant)
         holding, _ = sound_grants(writer.signed, grant_table.c.principal == grant.principal)
         if same := [grant_held for grant_held in holding if replace(grant_held, index=None) == grant]:
             added.append(same[0])
@@ -251,22 +246,6 @@ def enter(writer: Writer, wanted: Iterable[Grant], by: str) -> list[Grant]:
         writer.connection.execute(insert(grant_table).values(**row))
         added.append(replace(grant, index=index))
     return added
-
-
-def check_scope(scope: str) -> str:
-    """Return a scope; InputError for what is none."""
-    if scope not in SCOPES:
-        raise InputError(f"scope={scope[:40]!r}: must be one of {list(SCOPES)}")
-    return scope
-
-
-def _check_object(connection: Connection, grant: Grant) -> None:
-    if grant.kind == "model":
-        check_name("model", grant.name)
-    elif grant.kind == "dataset":
-        load(connection, grant.name)
-    elif grant.kind == "family" and grant.name not in family_names(connection):
-        raise UnknownName(f"family={grant.name[:80]}: no such family", family=grant.name[:80])
 
 
 def revoke(ledger: Ledger, index: int, why: Why) -> Grant:

@@ -9,7 +9,6 @@ A token is a random 256-bit secret, so its plain hash, though public, gives noth
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -17,22 +16,19 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, insert, select, update
 
-from accountant.errors import NameTaken, UnknownName, WrongState
+from accountant.errors import UnknownName, WrongState
 from accountant.ledger.ledger import Ledger
 from accountant.ledger.schedules import end_with_token
 from accountant.log.entries import Signed, Writer
 from accountant.log.newest import account_number
 from accountant.store.queries import Queries
 from accountant.store.tables import entry_table, token_table
+from dpserve_verify.entries import access
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.formats.canonical_bytes import Key
-from dpserve_verify.privacy.budget import check_name
 
-SCOPES = ("predict", "train", "evaluate", "promote", "audit", "steward", "admin")
-MAX_REQUESTS = 10**9
-MAX_PRINCIPAL = 200  # characters
+SCOPES = access.SCOPES
 OWN = "token:"  # how principals of tokens begin that act for themselves
-_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -44,8 +40,8 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if value is not None and not (type(value) is int and 1 <= value <= MAX_REQUESTS):
-                raise InputError(f"{name}={value!r:.40}: must be a whole number from 1 to {MAX_REQUESTS}")
+            if value is not None and not (type(value) is int and 1 <= value <= access.MOST_REQUESTS):
+                raise InputError(f"{name}={value!r:.40}: must be a whole number from 1 to {access.MOST_REQUESTS}")
 
     def __bool__(self) -> bool:
         return self != NO_LIMITS
@@ -76,17 +72,6 @@ class Token:
     def acts_for_itself(self) -> bool:
         """Return whether its principal is its own, and named after it."""
         return is_own_principal(self.principal, self.name, self.created)
-
-
-def check_principal(principal: str) -> str:
-    """Return `principal` where it is one line of 1 to MOST_PRINCIPAL characters, with no blank at its ends, and does
-    not stand for everybody; else InputError.
-    """
-    if not 1 <= len(principal) <= MAX_PRINCIPAL or not principal.isprintable() or principal != principal.strip():
-        raise InputError(f"principal={principal[:80]!r}: must be one line of 1 to {MAX_PRINCIPAL} characters")
-    if principal == "*":
-        raise InputError("principal='*': stands for everybody in quotas, and is nobody's name")
-    return principal
 
 
 def own_principal(name: str, entry: int | None = None) -> str:
@@ -131,20 +116,12 @@ def enter(
         principal: whom it acts for, and goes on with what that one has; None: itself (`own_principal`), who has nothing
             yet, also where the name was used before.
     """
-    check_name("name", name)
-    unknown = set(scopes) - set(SCOPES)
-    if unknown:
-        raise InputError(f"scope={sorted(unknown)}: must be one or more of {list(SCOPES)}")
-    if not _DIGEST.fullmatch(digest):
-        raise InputError("hash: must be 64 hexadecimal digits")
-    if _good(writer.connection, name):
-        raise NameTaken(f"name={name}: there is a token of that name; revoke it first", name=name)
     if principal is None:
         used = writer.signed.newest.named(own_principal(name))
         acts_for = own_principal(name, writer.tree.size if used else None)
     else:
-        acts_for = living_principal(writer.signed, check_principal(principal), ended=True)
-    ordered = [scope for scope in SCOPES if scope in scopes]
+        acts_for = living_principal(writer.signed, principal, ended=True)
+    ordered = sorted(set(scopes), key=(*SCOPES, *scopes).index)
     limit_fields = {"limits": limits.to_json()} if limits else {}
     seq = writer.append("token-created", name=name, scopes=ordered, hash=digest, principal=acts_for, **limit_fields)
     row = {"hash": digest, "seq": seq, "name": name, "scopes": ",".join(ordered), "principal": acts_for}

@@ -156,11 +156,10 @@ def reserve(
     """
     request, plan, connection = priced.request, priced.plan, writer.connection
     request.kind.check(request.model, request.target, request.promote)
-    writer.signed.rare().require_open(request.dataset)
     unadmitted = learner_admissions.refusal(writer.signed, request.learner, request.parameters, request.dataset)
     if unadmitted is not None:
         raise unadmitted
-    of_schedule = None if scheduled is None else schedules.admit(writer, scheduled, by)
+    of_schedule = None if scheduled is None else schedules.admit(writer, scheduled)
     dataset = block_rows.load_requested(connection, request, by, writer.signed)
     if isinstance(request.kind, Contribution) and find_contribution(connection, request.kind.contributes) is not None:
         raise IdempotencyConflict("campaign: is answered in this home already; rows stand once in its sums")

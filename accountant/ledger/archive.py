@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import bindparam, select
-
-from accountant.errors import UnknownName, WrongState
-from accountant.ledger.families.family_rows import load
+from accountant.errors import WrongState
 from accountant.ledger.families.records import Why
-from accountant.store.tables import job_table
+from dpserve_verify.entries import datasets
+from dpserve_verify.errors import InputError
 
 if TYPE_CHECKING:
     from accountant.ledger.ledger import Ledger
@@ -22,7 +20,6 @@ KINDS = {
     "dataset": ("dataset", "dataset-archived", "dataset-unarchived"),
     "model": ("name", "model-archived", "model-unarchived"),
 }
-_CERTIFIED = select(job_table.c.seq).where(job_table.c.model == bindparam("name"), job_table.c.issued.is_not(None))
 
 
 def archived(ledger: Ledger, what: str) -> frozenset[str]:
@@ -34,7 +31,10 @@ def archived(ledger: Ledger, what: str) -> frozenset[str]:
 def require_open(ledger: Ledger, dataset: str) -> None:
     """Raise WrongState where a dataset takes no further job."""
     with ledger.log.signed() as signed:
-        signed.rare().require_open(dataset)
+        try:
+            datasets.require_open(signed.rare().archived, dataset)
+        except InputError as error:
+            raise WrongState(error.message) from None
 
 
 def archive(ledger: Ledger, what: str, name: str, why: Why, ends: bool = False) -> int:
@@ -43,10 +43,4 @@ def archive(ledger: Ledger, what: str, name: str, why: Why, ends: bool = False) 
     """
     key, begin, end = KINDS[what]
     with ledger.log.writing() as writer:
-        if what == "dataset":
-            load(writer.connection, name)
-        elif writer.connection.execute(_CERTIFIED, {"name": name}).first() is None:
-            raise UnknownName(f"model={name!r}: there is no such model", model=name)
-        if ((what, name) in writer.signed.rare().archived) is not ends:
-            raise WrongState(f"{what}={name}: is {'not archived' if ends else 'archived already'}")
         return writer.append(end if ends else begin, **{key: name}, reason=why.reason, by=why.by)

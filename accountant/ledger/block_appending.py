@@ -84,7 +84,6 @@ def append(log: TransparencyLog, block: NewBlock, number: int, commit: bool = Tr
     with log.writing() as writer:
         connection = writer.connection
         dataset = family_rows.load(connection, block.dataset, signed=writer.signed)
-        writer.signed.rare().require_open(block.dataset)
         check_grows(connection, dataset)
         if number != (dataset.last or 1) + 1:
             raise CameBetween(f"dataset={block.dataset}: another block was appended meanwhile, {dataset.last}")

@@ -11,9 +11,7 @@ from __future__ import annotations
 import numpy as np
 from sqlalchemy import Connection, update
 
-from accountant.errors import IdempotencyConflict, WrongState
-from accountant.ledger.families.records import State
-from accountant.ledger.job_rows import read_job, require_state
+from accountant.errors import IdempotencyConflict
 from accountant.ledger.ledger import Ledger
 from accountant.store.entry_index import entry_index
 from accountant.store.store import body_at
@@ -29,8 +27,6 @@ def open_campaign(ledger: Ledger, seq: int, definition: str) -> int:
     on nobody holds the job. WrongState where it has not started, or was opened before.
     """
     with ledger.log.writing() as writer:
-        require_state(read_job(writer.connection, seq), State.STARTED, "open a campaign for")
-        _refuse(ledger, writer.connection, seq, OPENED)
         index = writer.append(OPENED, reservation=seq, definition=definition)
         is_job = job_table.c.seq == seq
         writer.connection.execute(update(job_table).where(is_job).values(owner=None, expires=None, doubted=None))
@@ -42,10 +38,6 @@ def close_campaign(ledger: Ledger, seq: int, definition: str, reports: int) -> i
     the campaign is not open.
     """
     with ledger.log.writing() as writer:
-        require_state(read_job(writer.connection, seq), State.STARTED, "close the campaign of")
-        if _entry_of(ledger, writer.connection, seq, OPENED) is None:
-            raise WrongState(f"job {seq}: has no campaign that was opened", job=seq)
-        _refuse(ledger, writer.connection, seq, CLOSED)
         return writer.append(CLOSED, reservation=seq, definition=definition, reports=reports)
 
 
@@ -55,26 +47,17 @@ def enter_round(ledger: Ledger, seq: int, definition: str, turn: int, reports: i
     WrongState where the campaign is not open, or the turn is not the next one.
     """
     with ledger.log.writing() as writer:
-        require_state(read_job(writer.connection, seq), State.STARTED, "end a turn of")
-        if _entry_of(ledger, writer.connection, seq, OPENED) is None:
-            raise WrongState(f"job {seq}: has no campaign that was opened", job=seq)
-        _refuse(ledger, writer.connection, seq, CLOSED)
-        ended = len(_entries_of(ledger, writer.connection, seq, ROUND))
-        if turn != ended + 1:
-            raise WrongState(f"job {seq}: turn {turn} ends, and {ended} have ended before", job=seq)
         return writer.append(
             ROUND, reservation=seq, definition=definition, round=turn, reports=reports, ensemble=ensemble
         )
 
 
-def enter_answer(
-    ledger: Ledger, seq: int, definition: str, aggregator: int, answer: str, while_open: bool = False
-) -> int:
+def enter_answer(ledger: Ledger, seq: int, definition: str, aggregator: int, answer: str) -> int:
     """Bind the sha256 of an aggregator's answer (1 or 2) before it is sent; the entry's index, the same for the same.
-    `while_open`: the campaign asks in rounds, and the answer is the word by which the aggregator begins.
+    Where the campaign asks in rounds, it is the word by which the aggregator begins.
 
     IdempotencyConflict where it has answered something else: it was restored from a backup. WrongState where the
-    campaign is not closed (`while_open`: not open), or its job is over.
+    campaign is not closed (one that asks in rounds: not open), or its job is over.
     """
     with ledger.log.writing() as writer:
         for index in _entries_of(ledger, writer.connection, seq, ANSWERED):
@@ -85,10 +68,6 @@ def enter_answer(
                         f"job {seq}: aggregator {aggregator} has answered something else, entry {index}", job=seq
                     )
                 return index
-        require_state(read_job(writer.connection, seq), State.STARTED, "enter an answer for")
-        is_closed = _entry_of(ledger, writer.connection, seq, CLOSED) is not None
-        if is_closed == while_open or _entry_of(ledger, writer.connection, seq, OPENED) is None:
-            raise WrongState(f"job {seq}: its campaign is not {'open' if while_open else 'closed'}", job=seq)
         return writer.append(ANSWERED, reservation=seq, definition=definition, aggregator=aggregator, answer=answer)
 
 
@@ -126,9 +105,3 @@ def _entry_of(ledger: Ledger, connection: Connection, seq: int, kind: str) -> in
 def _entries_of(ledger: Ledger, connection: Connection, seq: int, kind: str) -> list[int]:
     index = entry_index(ledger.log.database, connection)
     return [int(at) for at in np.flatnonzero(index.of_kind(kind) & index.of_jobs([seq]))]
-
-
-def _refuse(ledger: Ledger, connection: Connection, seq: int, kind: str) -> None:
-    index = _entry_of(ledger, connection, seq, kind)
-    if index is not None:
-        raise WrongState(f"job {seq}: stands as {kind} before, entry {index}", job=seq)

@@ -16,9 +16,9 @@ from sqlalchemy import ColumnElement, Connection, Text, cast, func, select
 
 from accountant.ledger.families.family_rows import load
 from accountant.store.entry_index import EntryIndex, entry_index
-from accountant.store.entry_kinds import KINDS
 from accountant.store.store import Store, body_at, size
 from accountant.store.tables import dataset_table, entry_table, job_table, token_table
+from dpserve_verify.entries.kinds import FORMS
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import spell
 from dpserve_verify.log.entry import Entry, read_entry
@@ -72,8 +72,8 @@ def search(database: Store, wanted: Wanted, before: int | None = None, limit: in
 
 
 def _checked(wanted: Wanted) -> Wanted:
-    if wanted.kind and wanted.kind not in KINDS:
-        raise InputError(f"kind={wanted.kind!r:.80}: must be one of {list(KINDS)}")
+    if wanted.kind and wanted.kind not in FORMS:
+        raise InputError(f"kind={wanted.kind!r:.80}: must be one of {list(FORMS)}")
     return wanted
 
 
@@ -151,10 +151,11 @@ def _of_dataset(connection: Connection, index: EntryIndex, name: str) -> Chosen:
     jobs = connection.execute(select(job_table.c.seq).where(job_table.c.dataset == name)).scalars().all()
     chosen = index.of_jobs([*jobs])
     wanted = {"dataset": {name}, "family": {*dataset.identities}}
-    for kind, keys in KINDS.items():
-        for number in np.flatnonzero(index.of_kind(kind)) if keys.names else ():
+    for kind, form in FORMS.items():
+        keys = [] if form.about_job() else [key for key in wanted if key in form.keys()]  # noqa: SIM118
+        for number in np.flatnonzero(index.of_kind(kind)) if keys else ():
             value = read_entry(int(number), body_at(connection, int(number))).value
-            chosen[number] = value[keys.names] in wanted[keys.names] or name in value.get("concerns", ())
+            chosen[number] = value[keys[0]] in wanted[keys[0]] or name in value.get("concerns", ())
     return chosen
 
 

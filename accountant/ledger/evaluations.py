@@ -14,8 +14,8 @@ from accountant.errors import WrongState
 from accountant.keys import key_rows
 from accountant.ledger import derived_entries
 from accountant.ledger.families.job_kinds import Evaluation, Profile, kind_of
-from accountant.ledger.families.records import Job, Request, State, charged_window, request_from_entry
-from accountant.ledger.job_rows import read_job, require_state
+from accountant.ledger.families.records import Job, Request, charged_window, request_from_entry
+from accountant.ledger.job_rows import read_job
 from accountant.log.entries import Signed, TransparencyLog
 from accountant.store.store import Store, body_at, size
 from accountant.store.tables import job_table
@@ -62,15 +62,6 @@ def require_made(connection: Connection, stored: Mapping[str, Any]) -> None:
             raise WrongState(f"job {index}: has made no model yet, which is to be evaluated")
 
 
-def require_uncertified(connection: Connection, job: Job) -> None:
-    """Raise WrongState where the job has a certificate, or gets none, for it makes no model."""
-    if job.issued is not None:
-        raise WrongState(f"job {job.seq}: its certificate was issued as entry {job.issued}", job=job.seq)
-    kind = asked_of(connection, job.seq).kind
-    if not kind.makes_model:
-        raise WrongState(f"job {job.seq}: {kind.does}, and makes no model", job=job.seq)
-
-
 def enter(log: TransparencyLog, seq: int, statement: str, signed_by: str) -> int:
     """Bind the statement's sha256 to a committed job that makes no model, once; the index of its entry. WrongState
     where the job is not committed, or has a statement; KeyInvalid where the key that signed it may not any more.
@@ -79,10 +70,7 @@ def enter(log: TransparencyLog, seq: int, statement: str, signed_by: str) -> int
         connection = writer.connection
         key_rows.require_issuer(connection, signed_by)
         job = read_job(connection, seq)
-        require_state(job, State.COMMITTED, "enter a statement for")
         kind = asked_of(connection, seq).kind
-        if job.issued is not None or kind.makes_model:
-            raise WrongState(f"job {seq}: {kind.does}; it has a statement, or gets a certificate", job=seq)
         require_made(connection, kind.to_json())
         certificates = [certified_of(connection, index) for index in kind.models]
         models = [

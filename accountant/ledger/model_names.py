@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, bindparam, func, select
 
-from accountant.errors import Forbidden, WrongState
+from accountant.errors import Forbidden
 from accountant.ledger.families.records import Job, Request, State, request_from_entry
 from accountant.log.entries import Signed, Writer
 from accountant.store import engines
@@ -40,7 +40,6 @@ _OWNER = select(*(_NAMED.where(job_table.c.state == state.value).scalar_subquery
 _FIRST_ISSUED = select(func.min(job_table.c.issued)).where(job_table.c.model == bindparam("name"))
 MAX_NAMES_TRIED = 99
 PROMOTED, RETIRED, RESTORED = "model-promoted", "model-retired", "model-restored"
-REASON = 1000  # most characters
 
 
 def questions(name: str) -> Queries:
@@ -177,13 +176,6 @@ def check(ledger: Ledger, request: Request, by: str, promotes: bool) -> bool:
         return request.promote or connection.execute(_FIRST_ISSUED, {"name": request.model}).scalar() is None
 
 
-def check_reason(reason: str) -> str:
-    """Return why a version is placed; InputError unless it says something, in at most REASON characters."""
-    if not reason.strip() or len(reason) > REASON:
-        raise InputError(f"reason: {len(reason)} characters; must say something, in at most {REASON}")
-    return reason
-
-
 def record(
     ledger: Ledger,
     kind: str,
@@ -198,13 +190,7 @@ def record(
     """Append an entry of this kind about the model certified by entry `issued`; returns its index. `replaces`: the
     version that a promoted one takes the place of; `worth`: the `evaluated` entry that speaks for it. InputError where
     that entry certifies another model, WrongState where a promoted one was revoked."""
-    check_reason(reason)
     with ledger.log.writing() as writer:
-        entry = read_entry(issued, body_at(writer.connection, issued)).value
-        if entry["type"] not in ("issued", "derived") or entry["name"] != name:
-            raise InputError(f"issued={issued}: does not certify {name}")
-        if kind == PROMOTED and issued in writer.signed.revoked():
-            raise WrongState(f"model={name}@{version}: its certificate was revoked")
         optional = {key: number for key, number in (("replaces", replaces), ("worth", worth)) if number is not None}
         return writer.append(kind, name=name, version=version, issued=issued, reason=reason, by=by, **optional)
 

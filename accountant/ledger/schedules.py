@@ -7,22 +7,19 @@ about a schedule says whether it lives, and which period had its job last.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from accountant.errors import IdempotencyConflict, NameTaken, UnknownName, WrongState
+from accountant.errors import IdempotencyConflict, UnknownName, WrongState
 from accountant.ledger.families.records import LONGEST_REASON
 from accountant.log.entries import Signed, Writer
 from accountant.log.newest import account_number
 from accountant.store.tables import schedule_table
 from dpserve_verify.errors import LedgerInvalid
-from dpserve_verify.privacy.budget import check_name
 
 PERIODS = {"hour": 3600, "day": 86_400, "week": 7 * 86_400}
-Require = Callable[[Signed], None]
 MAX_OF_ONE = 20  # schedules of one principal, where no setting says otherwise
 
 
@@ -59,29 +56,21 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Period:
-    """A period of the schedule that the entry `schedule` made. `require`: as for `enter`."""
+    """A period of the schedule that the entry `schedule` made."""
 
     schedule: int
     number: int
-    require: Require | None = None
 
 
-def enter(writer: Writer, schedule: Schedule, most: int = MAX_OF_ONE, require: Require | None = None) -> Schedule:
-    """Enter a schedule. NameTaken where its name is in use, WrongState where `by` has `most`, or its
-    token was revoked. `require`: raises Forbidden where who made it may not train on its dataset as all was signed.
+def enter(writer: Writer, schedule: Schedule, most: int = MAX_OF_ONE) -> Schedule:
+    """Enter a schedule. NameTaken where its name is in use, WrongState where `by` has `most`, or its token was revoked,
+    Forbidden where who made it may not train on its dataset.
     """
-    check_name("schedule", schedule.name)
-    writer.signed.rare().require_open(str(schedule.asked.get("dataset")))
     rows = writer.connection.execute(select(schedule_table).where(schedule_table.c.ended.is_(None))).all()
-    if any(row.name == schedule.name for row in rows):
-        raise NameTaken(f"schedule={schedule.name}: there is one of that name")
     if sum(row.principal == schedule.by for row in rows) >= most:
         raise WrongState(
             f"schedules: {schedule.by} has {most}; remove one of them first, or set DPSERVE_SCHEDULES_OF_ONE higher"
         )
-    require_token(writer.signed, schedule)
-    if require is not None:
-        require(writer.signed)
     seq = writer.append(
         "schedule-added",
         name=schedule.name, every=schedule.every, since=schedule.since, asked=schedule.asked, token=schedule.token,
@@ -141,20 +130,11 @@ def schedules(signed: Signed) -> tuple[list[Schedule], list[str]]:
     return sound, wrong
 
 
-def admit(writer: Writer, period: Period, by: str) -> dict[str, int]:
-    """Return what the job of this period says in its entry.
-
-    Raises:
-        WrongState: the schedule, or the token that made it, has ended; or it submits in another's name.
-        IdempotencyConflict: the period, or one after it, had its job before.
-        Forbidden: who made it may not train on its dataset any more.
+def admit(writer: Writer, period: Period) -> dict[str, int]:
+    """Return what the job of this period says in its entry. IdempotencyConflict where the period, or one after it, had
+    its job before; that the schedule lives and may ask for it, the entry's rule judges.
     """
     schedule = _schedule_of(writer.signed, _row(writer.connection, period.schedule))
-    if schedule.stopped is not None or schedule.by != by:
-        raise WrongState(f"schedule={schedule.name}: has ended, or is not {by}'s: it submits nothing")
-    require_token(writer.signed, schedule)
-    if period.require is not None:
-        period.require(writer.signed)
     if schedule.last is not None and period.number <= schedule.last[0]:
         raise IdempotencyConflict(
             f"schedule={schedule.name}: period {period.number} had its job before", job=schedule.last[1]
@@ -166,16 +146,6 @@ def note_job(connection: Connection, period: Period, job: int) -> None:
     """Note the newest job of a schedule in its row."""
     where = schedule_table.c.seq == period.schedule
     connection.execute(update(schedule_table).where(where).values(job=job))
-
-
-def require_token(signed: Signed, schedule: Schedule) -> None:
-    """Raise WrongState where a schedule was made by a token that is not good any more, or acts for another."""
-    if schedule.token is None:
-        return
-    made = signed.entry(schedule.token).value
-    good = made["type"] == "token-created" and made.get("principal") == schedule.by
-    if not good or signed.after(account_number(schedule.token)):
-        raise WrongState(f"schedule={schedule.name}: the token that made it was revoked; the schedule ended with it")
 
 
 def _row(connection: Connection, seq: int) -> Any:

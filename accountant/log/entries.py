@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlalchemy import Connection, insert, select
 
-from accountant.errors import WrongState
 from accountant.keys import key_rows
 from accountant.keys.key_rows import KeyRow
 from accountant.keys.private_keys import KeyStore
@@ -30,10 +29,10 @@ from accountant.log.judge import Judge, Sitting
 from accountant.log.last_seen import RAISE_SECONDS, HighWater, Mark
 from accountant.log.newest import Newest, accounts_of, after_of
 from accountant.store import engines, store, version_fence
-from accountant.store.entry_kinds import place_of
 from accountant.store.queries import LATER, Queries, remembering
 from accountant.store.store import Store
 from accountant.store.tables import checkpoint_table, entry_table
+from dpserve_verify.entries.kinds import FORMS
 from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable
 from dpserve_verify.formats import canonical, merkle
 from dpserve_verify.formats.canonical import Encodable
@@ -56,8 +55,8 @@ _NEW_CHECKPOINT = insert(checkpoint_table).execution_options(**LATER)  # buildin
 @dataclass
 class Writer:
     """What a writing transaction may do: read on its connection, and append. `signed`: reads what was signed before it.
-    `successor`: the key that will sign alone after this transaction, whose checkpoint it signs too. `kinds`: the place
-    of the newest kind of entry. `judge`: the auditor's rule, which reads every entry before it is appended.
+    `successor`: the key that will sign alone after this transaction, whose checkpoint it signs too. `kinds`: the
+    newest generation of kinds of entries. `judge`: the auditor's rule, which reads every entry before it is appended.
     """
 
     connection: Connection
@@ -70,12 +69,13 @@ class Writer:
     kinds: int = 0
 
     def append(self, kind: str, **fields: Encodable) -> int:
-        """Append an entry of this type; `time` is our clock's word and proves nothing. EntryRefused where an audit
-        would find it wrong: nothing of the transaction is written then.
+        """Append an entry of this type; `time` is our clock's word and proves nothing. What its rule says of it
+        (`dpserve_verify.entries`), else EntryRefused, where an audit would find it wrong: nothing of the transaction is
+        written then.
         """
         time = f"{datetime.now(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
         body = canonical.encode({"type": kind, "time": time, **fields})
-        self.kinds = max(self.kinds, place_of(kind))
+        self.kinds = max(self.kinds, FORMS[kind].generation)
         seq = self.tree.append(body, self.judge.read)
         self.appended.append((seq, body))
         self.said[seq] = fields.get("after", [])  # type: ignore[assignment]
@@ -116,14 +116,6 @@ class Rare:
             if act.endswith("archived") or value["type"] == WITHDRAWN:
                 latest[what, value.get("dataset") or value["name"]] = act == "archived"
         return frozenset(subject for subject, is_archived in latest.items() if is_archived)
-
-    def require_open(self, dataset: str) -> None:
-        """Raise WrongState where a dataset is archived: it takes no further job, schedule or block."""
-        if ("dataset", dataset) in self.archived:
-            raise WrongState(
-                f"dataset={dataset}: is retired, and takes no further job, schedule or block; `dpserve dataset "
-                f"restore {dataset} --reason TEXT` takes it up again"
-            )
 
     @cached_property
     def charged(self) -> tuple[Entry, ...]:

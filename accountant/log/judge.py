@@ -13,12 +13,12 @@ from threading import Lock
 
 from sqlalchemy import Connection
 
-from accountant.errors import EntryRefused
+from accountant.errors import EntryRefused, Forbidden, NameTaken, UnknownName, WrongState
 from accountant.log.newest import signed_entries
 from accountant.log.state_file import BEGINNING, NAME, Head, Moved, StateFile, Values, attach
 from accountant.store.store import body_at, node_reader
 from dpserve_verify.audit.replay import Replay
-from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable
+from dpserve_verify.errors import DpserveError, InputError, LedgerInvalid, LedgerUnavailable
 from dpserve_verify.formats import merkle
 from dpserve_verify.keys.trust import IssuerKey, LogKey, PublicKeys
 from dpserve_verify.log.entry import read_entry
@@ -27,6 +27,7 @@ AT_ONCE = 4_096  # entries that are read before the file takes their state
 NEAR = 64  # so few entries are read while others wait to write
 MOST_KEPT = 20_000  # values that a process keeps for its next entry
 MOST_TRIES = 20  # of reading a file that others write to
+_ERRORS: dict[str, type[DpserveError]] = {each.code: each for each in (Forbidden, NameTaken, UnknownName, WrongState)}
 
 
 class Reader:
@@ -118,7 +119,9 @@ class Sitting:
         self._entries: list[tuple[int, bytes]] = []
 
     def read(self, seq: int, body: bytes) -> None:
-        """Judge an entry by those before it. EntryRefused where an audit would find it wrong."""
+        """Judge an entry by those before it. Where an audit would find it wrong: the InputError or Forbidden by which
+        its rule says that it cannot be asked for, else EntryRefused.
+        """
         for again in (True, False):
             try:
                 return self._read(seq, body)
@@ -145,6 +148,8 @@ class Sitting:
         try:
             reader.replay.read(seq, body)
         except LedgerInvalid as error:
+            if isinstance(cause := error.__cause__, InputError):
+                raise _ERRORS.get(cause.code, InputError)(cause.message, **cause.details) from None
             raise EntryRefused(
                 f"ledger: not written, as an audit would refuse it: {error.message}; nothing was changed or charged",
                 entry=seq,

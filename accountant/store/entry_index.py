@@ -13,20 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
-from accountant.store.entry_kinds import KINDS
 from accountant.store.store import Store, body_at, size
 from accountant.store.tables import entry_table
+from dpserve_verify.entries.kinds import FORMS
 from dpserve_verify.errors import LedgerInvalid
 from dpserve_verify.formats.canonical_bytes import Key
 
-_CODES = {kind: code for code, kind in enumerate(KINDS)}
+_CODES = {kind: code for code, kind in enumerate(FORMS)}
 _TYPE, _RESERVATION = Key("type"), Key("reservation")
-_CERTIFICATES = {name: Key(kind.certificate) for name, kind in KINDS.items() if kind.certificate}
+_CERTIFICATES = {kind: Key(form.certificate()) for kind, form in FORMS.items() if form.certificate()}
 
 
 @dataclass(frozen=True, eq=False)
 class EntryIndex:
-    """By an entry's number: the place of its kind in `KINDS` (beyond its end: a kind that is not known), and the job
+    """By an entry's number: the place of its kind in `FORMS` (beyond its end: a kind that is not known), and the job
     that it is about, -1 where there is none. `last`: the newest entry's bytes.
     """
 
@@ -35,7 +35,7 @@ class EntryIndex:
     last: bytes = b""
 
     def of_kind(self, kind: str) -> NDArray[np.bool_]:
-        """Return a mask of the entries of this kind, one of `KINDS`; shape (entries,)."""
+        """Return a mask of the entries of this kind, one of `FORMS`; shape (entries,)."""
         found: NDArray[np.bool_] = self.kinds == _CODES[kind]
         return found
 
@@ -76,7 +76,7 @@ def _extend(connection: Connection, index: EntryIndex, count: int) -> EntryIndex
             entry = _CERTIFICATES[kind].first_integer(body)
             if entry is not None:
                 job = int(index.jobs[entry]) if entry < indexed else jobs[entry - indexed]
-        kinds.append(_CODES.get(kind, len(KINDS)))
+        kinds.append(_CODES.get(kind, len(FORMS)))
         jobs.append(-1 if job is None else job)
     if indexed + len(kinds) != count:
         raise LedgerInvalid(f"ledger: not every entry below {count} is there")

@@ -23,7 +23,7 @@ node_table = Table(
     Column("idx", LONG, primary_key=True, autoincrement=False),
     Column("hash", LargeBinary, nullable=False),
 )
-# `kinds`: the place of the newest kind of entry up to it (`version_fence`).
+# `kinds`: the newest generation of kinds of the entries up to it (`version_fence`).
 checkpoint_table = Table(
     "checkpoint",
     META,

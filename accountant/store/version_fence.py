@@ -1,8 +1,9 @@
 """Keep a process from writing into a ledger that a newer version has written to.
 
-Two numbers say how new the ledger is: the revision of its tables, and, beside each signed checkpoint, the place of the
-newest kind of entry up to it (`entry_kinds.KINDS`). Both come with the right edge of the tree, which each transaction
-of the log reads first, under the writers' lock: what a newer version commits is seen by everybody who writes after it.
+Two numbers say how new the ledger is: the revision of its tables, and, beside each signed checkpoint, the newest
+generation of kinds of the entries up to it (`EntryForm.generation`). Both come with the right edge of the tree, which
+each transaction of the log reads first, under the writers' lock: what a newer version commits is seen by everybody who
+writes after it.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from sqlalchemy import Connection, Select, bindparam, cast, column, exists, func
 
 from accountant.errors import VersionBehind
 from accountant.store import migrations
-from accountant.store.entry_kinds import KINDS
 from accountant.store.tables import checkpoint_table, node_table
+from dpserve_verify.entries.kinds import NEWEST
 
 LEVEL = -1  # of the row that says it, among those of subtrees
 _REVISION = table("alembic_version", column("version_num"))
 
 
 def row() -> Select[Any]:
-    """Build the query of one row like those of `node`: at level LEVEL, the place of the newest kind of entry; no row
+    """Build the query of one row like those of `node`: at level LEVEL, the newest generation of kinds; no row
     where the tables are of another revision than the parameter `head`.
     """
     level, idx, digest = node_table.c
@@ -37,8 +38,8 @@ def problem(connection: Connection, kinds: int | None) -> str:
     if kinds is None:
         found = migrations.revision(connection)
         return f"its tables are of revision {found}, and this version knows {migrations.HEAD}"
-    if kinds > len(KINDS):
-        return f"a newer dpserve wrote entries of kind {kinds}, and this version knows {len(KINDS)} kinds"
+    if kinds > NEWEST:
+        return f"a newer dpserve wrote kinds of entries of generation {kinds}, and this version knows {NEWEST}"
     return ""
 
 

@@ -102,7 +102,7 @@ class Replay:
             form = read_form(kind, decoded)
             require((kind == "genesis") == (seq == 0), "genesis: must be entry 0, and no other")
             if kind in ("reserved", "schedule-added", "dataset-appended"):
-                self.archive.require_open(value)
+                self.archive.judge_open(value)
             if (judge := self._JUDGES.get(kind)) is None:
                 form.judge(self, seq)
             else:
@@ -229,17 +229,15 @@ class Replay:
         return chain
 
     def job(self, number: int) -> JobState:
-        """Return a job by its `reserved` entry. LedgerInvalid where none stands."""
-        job = self.jobs.get(number)
-        if job is None:
-            raise LedgerInvalid(f"reservation={number!r:.40}: no such reservation stands before")
-        return job
+        """Return a job by its `reserved` entry. InputError where none stands."""
+        require(number in self.jobs, f"job={number!r:.40}: no such job", "unknown_name", job=number)
+        return self.jobs[number]
 
     def move(self, number: int, before: str, after: str) -> JobState:
-        """Bring a job from a state to another. LedgerInvalid where it is not in the first."""
+        """Bring a job from a state to another. InputError where it is not in the first."""
         job = self.job(number)
-        if job.state != before:
-            raise LedgerInvalid(f"job {number}: is {job.state}, must be {before} to be {after}")
+        otherwise = f"job {number}: is {job.state}, must be {before} to be {after}"
+        require(job.state == before, otherwise, "wrong_state", job=number, state=job.state)
         job.state = after
         return job
 

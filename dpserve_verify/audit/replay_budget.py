@@ -222,23 +222,13 @@ class Books:
             contributions=value["unit"]["contributions"],
         )
 
-    def withdraw(self, form: DatasetWithdrawn) -> DatasetState:
+    def withdraw(self, form: DatasetWithdrawn) -> None:
         """Take out a dataset that nothing holds to, with the family that it founded: its name and its rows may come
-        again. LedgerInvalid where another dataset of its families came after it, or it has grown.
+        again.
         """
         name, registered = form.dataset, form.registered
-        require(name in self.datasets, f"dataset={name!r:.80}: was never registered")
         dataset = self.datasets[name]
         require(registered == dataset.seq, f"registered={registered!r:.40}: must be entry {dataset.seq}")
-        require(not dataset.remote, "dataset: its rows stay with their owners")
-        grown = self.blocks.known.get(name)
-        require(grown is None or not grown.blocks, "dataset: has grown")
-        later = [
-            other
-            for other, state in self.datasets.items()
-            if state.seq > dataset.seq and not {*state.families}.isdisjoint(dataset.families)
-        ]
-        require(not later, f"dataset: {later!r:.80} came into its family since")
         del self.datasets[name]
         self.blocks.known.pop(name, None)
         self._once.discard(dataset.commitment)
@@ -249,7 +239,6 @@ class Books:
             self.held.pop(dataset.uuid, None)
             for called in [called for called, identity in self._names.items() if identity == dataset.uuid]:
                 del self._names[called]
-        return dataset
 
     def judge_appended(self, seq: int, value: Value) -> None:
         """Judge `dataset-appended`: rows of units who are in this block, with an account of the family's total."""
@@ -359,7 +348,7 @@ class Books:
         """Return the dataset of this name, with the accounts of a part, and of a window of its blocks. LedgerInvalid
         where no entry registered one, or where it has no such part.
         """
-        require(name in self.datasets, f"dataset={name!r:.80}: was never registered")
+        require(name in self.datasets, f"dataset={name}: no such dataset", "unknown_name", dataset=name)
         dataset = self.datasets[name]
         has = part is None or (part == "holdout" and bool(dataset.held))
         require(has, f"part={part!r:.40}: the dataset has no such part")

@@ -18,11 +18,12 @@ from dpserve_verify.entries.entry import EntryForm, Hex, Index, Name, ReasonedFo
 from dpserve_verify.formats.forms import Form, Limits, form_field
 
 MOST_REQUESTS = 10**9
-SCOPES = ["predict", "train", "evaluate", "promote", "audit", "steward", "admin"]
+MOST_PRINCIPAL = 200  # characters
+SCOPES = ("predict", "train", "evaluate", "promote", "audit", "steward", "admin")
 Requests = Annotated[int, Limits(low=1, high=MOST_REQUESTS, refusal=f"must be in 1..{MOST_REQUESTS}")]
 Scope = Annotated[
     Literal["predict", "train", "evaluate", "promote", "audit", "steward", "admin"],
-    Limits(refusal=f"must be one of {SCOPES}"),
+    Limits(refusal=f"must be one of {[*SCOPES]}"),
 ]
 
 
@@ -76,7 +77,10 @@ class GrantAdded(EntryForm):
     type: Literal["grant-added"]
     principal: Words
     scope: Scope
-    on: Literal["everything"] | OnForm
+    on: Annotated[
+        Literal["everything"] | OnForm,
+        Limits(refusal="must be everything, or one family, dataset or model by its name"),
+    ]
     expires: Time | None
     by: Words
 
@@ -170,10 +174,11 @@ class Rights:
         name = form.name
         require(form.hash not in self.tokens, f"token={form.hash}: came before")
         scopes = [scope for scope in SCOPES if scope in form.scopes]
-        require(form.scopes == scopes, f"scopes: must be some of {SCOPES}, in this order")
-        principal = _principal(form.principal)
+        require(form.scopes == scopes, f"scopes: must be some of {[*SCOPES]}, in this order")
+        principal = check_principal(form.principal)
         require(form.limits is None or bool(form.limits.to_json()), "limits: must be per_second, per_day or both")
-        require(name not in self._named, f"name={name}: is in use, see entry {self._named.get(name)}")
+        free = name not in self._named
+        require(free, f"name={name}: there is a token of that name; revoke it first", "name_taken", name=name)
         self._named[name] = seq
         self._judge_principal(seq, name, principal)
         self.tokens[form.hash] = TokenState(seq, name, ",".join(scopes), principal)
@@ -223,8 +228,8 @@ class Rights:
         if kind == "dataset":
             books.dataset(name)
         elif kind == "family":
-            require(books.has_family(name), f"family={name:.80}: was never founded")
-        self.grants[seq] = GrantState(_principal(form.principal), form.scope, kind, name, form.expires)
+            require(books.has_family(name), f"family={name}: no such family", "unknown_name", family=name)
+        self.grants[seq] = GrantState(check_principal(form.principal), form.scope, kind, name, form.expires)
 
     def judge_grant_revoked(self, seq: int, form: GrantRevoked) -> None:
         """Judge `grant-revoked`: a grant that held ends, with a reason."""
@@ -235,7 +240,17 @@ class Rights:
         grant.revoked = seq
 
 
-def _principal(value: str) -> str:
-    sound = value.isprintable() and value == value.strip() != "*"
-    require(sound, f"principal={value!r:.80}: must be one line, and not everybody")
-    return value
+def check_principal(principal: str) -> str:
+    """Return `principal` where it is one line of 1 to MOST_PRINCIPAL characters, with no blank at its ends, and does
+    not stand for everybody; else InputError.
+    """
+    line = 1 <= len(principal) <= MOST_PRINCIPAL and principal.isprintable() and principal == principal.strip()
+    require(line, f"principal={principal[:80]!r}: must be one line of 1 to {MOST_PRINCIPAL} characters", "bad_input")
+    require(principal != "*", "principal='*': stands for everybody in quotas, and is nobody's name", "bad_input")
+    return principal
+
+
+def check_scope(scope: str) -> str:
+    """Return a scope; InputError for what is none."""
+    require(scope in SCOPES, f"scope={scope[:40]!r}: must be one of {[*SCOPES]}", "bad_input")
+    return scope

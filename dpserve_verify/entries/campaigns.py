@@ -137,15 +137,19 @@ class Campaigns:
     def judge_opened(self, form: CampaignOpened, job: str) -> None:
         """Judge `campaign-opened`: once, and of the definition that was priced. `job`: its state."""
         state = self._state(form)
-        require(job == "started", f"job {form.reservation}: is {job}, must have started to be opened")
-        require(not state.open, f"job {form.reservation}: its campaign was opened before")
+        require(job == "started", f"job {form.reservation}: is {job}, must have started to be opened", "wrong_state")
+        require(not state.open, f"job {form.reservation}: its campaign was opened before", "wrong_state")
         state.open = True
 
     def judge_closed(self, form: CampaignClosed, job: str) -> None:
         """Judge `campaign-closed`: once, after it was opened; no more reports than owners."""
         state, reports = self._state(form), form.reports
-        require(job == "started", f"job {form.reservation}: is {job}, must have started to be closed")
-        require(state.open and state.reports is None, f"job {form.reservation}: has no open campaign to close")
+        require(job == "started", f"job {form.reservation}: is {job}, must have started to be closed", "wrong_state")
+        require(
+            state.open and state.reports is None,
+            f"job {form.reservation}: has no open campaign to close",
+            "wrong_state",
+        )
         in_range = state.answered <= reports <= state.owners
         require(in_range, f"reports={reports!r:.40}: more than owners, or fewer than the turns had")
         state.reports = reports
@@ -155,9 +159,9 @@ class Campaigns:
         left.
         """
         state, turn, reports = self._state(form), form.round, form.reports
-        require(state.open and state.reports is None, f"job {form.reservation}: has no open campaign")
+        require(state.open and state.reports is None, f"job {form.reservation}: has no open campaign", "wrong_state")
         due = len(state.ensembles) + 1
-        require(turn == due <= state.turns, f"round={turn!r:.40}: is not {due} of {state.turns}")
+        require(turn == due <= state.turns, f"round={turn!r:.40}: is not {due} of {state.turns}", "wrong_state")
         in_range = reports <= state.owners - state.answered
         require(in_range, f"reports={reports!r:.40}: must be at least one, and no more than the owners who are left")
         state.ensembles.append(form.ensemble)
@@ -168,9 +172,9 @@ class Campaigns:
         answer in rounds, while it is open. `job`: its state.
         """
         state, aggregator = self._state(form), form.aggregator
-        require(job == "started", f"job {form.reservation}: is {job}, must have started to be answered")
+        require(job == "started", f"job {form.reservation}: is {job}, must have started to be answered", "wrong_state")
         due = (state.shared and state.reports is not None) or (state.in_rounds and state.open and state.reports is None)
-        require(due, f"job {form.reservation}: asks no aggregators now")
+        require(due, f"job {form.reservation}: asks no aggregators now", "wrong_state")
         require(aggregator not in state.summed, f"aggregator {aggregator}: has answered twice")
         state.summed.add(aggregator)
 

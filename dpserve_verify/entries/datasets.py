@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -187,19 +187,40 @@ class DatasetWithdrawn(ReasonedForm):
 
     def judge(self, replay: Replay, seq: int) -> None:
         """Judge it, as `EntryForm.judge`."""
-        name, families = self.dataset, replay.books.family_names(self.dataset)
-        standing = [number for number, job in replay.jobs.items() if job.dataset == name and job.state != "released"]
-        require(not standing, f"dataset: job {standing[:1]} on it was reserved, and not given back")
-        require(not replay.charges.on(self.registered), "dataset: a release made elsewhere was charged to it")
-        replay.learners.require_none(name)
-        dataset = replay.books.withdraw(self)
-        founded = families if dataset.families == (dataset.uuid,) else []
-        grants = replay.access.standing([("dataset", name), *(("family", called) for called in founded)], self.time)
-        require(not grants, f"dataset: grant {grants[:1]} is on it")
-        living = {at: state for at, state in replay.schedules.states.items() if state.ended is None}
-        asking = [at for at, state in living.items() if state.asked.get("dataset") == name]
-        require(not asking, f"dataset: schedule {asking[:1]} is on it")
+        name, books = self.dataset, replay.books
+        holding = list(self._what_holds(replay))
+        require(not holding, f"dataset={name}: cannot be withdrawn: {'; '.join(holding[:5])}", "wrong_state")
+        books.withdraw(self)
         replay.archive.names.discard(("dataset", name))
+
+    def _what_holds(self, replay: Replay) -> Iterator[str]:
+        """Yield what stands in the way, in words, with what ends it: what was begun for the dataset, and not ended."""
+        name, books = self.dataset, replay.books
+        books.dataset(name)
+        dataset = books.datasets[name]
+        if dataset.remote:
+            yield "its rows stay with their owners, who know it by its name; retire it"
+        for seq, job in replay.jobs.items():
+            if job.dataset == name and job.state != "released":
+                reserved = f"job {seq} was reserved on it; cancel it before it starts"
+                yield (
+                    reserved if job.state == "reserved" else f"job {seq} has started: its price stays spent; retire it"
+                )
+        if replay.charges.on(self.registered):
+            yield "a release made elsewhere was charged to it, which stays; retire it"
+        for other, state in books.datasets.items():
+            if state.seq > dataset.seq and not {*state.families}.isdisjoint(dataset.families):
+                yield f"dataset {other} was registered in its family since; withdraw that first"
+        if books.blocks.has_grown(name):
+            yield f"it has grown by block {books.blocks.known[name].last}; retire it"
+        founded = books.family_names(name) if dataset.families == (dataset.uuid,) else []
+        on = [("dataset", name), *(("family", called) for called in founded)]
+        for seq in replay.access.standing(on, self.time):
+            yield f"grant {seq} of {replay.access.grants[seq].principal} is on it; dpserve grant revoke {seq}"
+        for learner in replay.learners.admitted_for(name):
+            yield f"learner {learner} is admitted for its jobs; dpserve learner remove {learner}"
+        for schedule in replay.schedules.asking_for(name):
+            yield f"schedule {schedule} is on it; dpserve schedule remove {schedule}"
 
 
 class RowsCompared(EntryForm):
@@ -219,19 +240,28 @@ class RowsCompared(EntryForm):
         require(not unknown, f"concerns: {unknown!r:.80} are not registered before")
 
 
+def require_open(archived: Container[tuple[str, str]], dataset: str) -> None:
+    """Raise InputError where a dataset is archived: it takes no further job, schedule or block."""
+    retired = (
+        f"dataset={dataset}: is retired, and takes no further job, schedule or block; `dpserve dataset restore "
+        f"{dataset} --reason TEXT` takes it up again"
+    )
+    require(("dataset", dataset) not in archived, retired, "wrong_state")
+
+
 @dataclass
 class Archive:
     """The datasets and models that are archived, by what they are and their name."""
 
     names: set[tuple[str, str]] = field(default_factory=set)
 
-    def require_open(self, value: Mapping[str, Any]) -> None:
+    def judge_open(self, value: Mapping[str, Any]) -> None:
         """Judge a job, a schedule or a block: its dataset is not archived."""
-        name = value["asked"]["dataset"] if value["type"] == "schedule-added" else value["dataset"]
-        require(("dataset", name) not in self.names, f"dataset={name!r:.80}: is archived, and takes no further one")
+        require_open(self.names, value["asked"]["dataset"] if value["type"] == "schedule-added" else value["dataset"])
 
     def judge(self, what: str, name: str, begins: bool, known: Collection[str]) -> None:
         """Judge that a dataset or a certified model of that name is archived once, and unarchived after that."""
-        require(name in known, f"{what}={name!r:.80}: there is none of that name before")
-        require(((what, name) in self.names) is not begins, f"{what}={name!r:.80}: is so already")
+        require(name in known, f"{what}={name}: there is no such {what}", "unknown_name", **{what: name})
+        already = f"{what}={name}: is {'archived already' if begins else 'not archived'}"
+        require(((what, name) in self.names) is not begins, already, "wrong_state")
         (self.names.add if begins else self.names.discard)((what, name))

@@ -159,7 +159,7 @@ class KeyRing:
         role, pem = form.role, form.pem
         keyid = _keyid(role, pem)
         require(form.keyid == keyid, f"keyid={form.keyid!r:.80}: must be the key's fingerprint {keyid}")
-        require(keyid not in self.keys, f"keyid={keyid}: was a key of this ledger before")
+        require(keyid not in self.keys, f"keyid={keyid}: was a key of this ledger before", "wrong_state")
         first = seq + 1 if role == "log" else seq
         firsts = {("issuer", key.pem): key.from_index for key in self.trust.issuers}
         firsts |= {("log", key.pem): key.from_size for key in self.trust.logs}
@@ -174,23 +174,25 @@ class KeyRing:
     def judge_retired(self, seq: int, form: KeyRetired) -> None:
         """Take in a `key-retired` entry. LedgerInvalid where it is not in order."""
         key = self._require_known(form)
+        if key.good:
+            self._require_other(form.keyid, key)
         if key.role == "log":  # says what the entry before it has done
             handed_over = [key_state for key_state in self.logs.values() if key_state.added == seq - 1]
             replaced = bool(handed_over) and (key.until, key.ended) == (handed_over[0].first, "retired")
             require(replaced, f"keyid={form.keyid}: a log key is retired by the entry after the one that adds the next")
             return
-        require(key.good, f"keyid={form.keyid}: was {key.ended} before")
-        self._require_other(form.keyid, key)
+        require(key.good, f"keyid={form.keyid}: was {key.ended} before", "wrong_state")
         self._close(key, seq)
 
     def judge_compromised(self, seq: int, form: KeyCompromised) -> None:
         """Take in a `key-compromised` entry. LedgerInvalid where it is not in order."""
         key, after = self._require_known(form), form.after
-        require(after < seq, f"after={after!r:.40}: must be the index of an entry before")
+        require(after < seq, f"after={after}: must be the index of an entry, 0 to {seq - 1}", "bad_input")
         self._require_other(form.keyid, key)
         until = max(key.first, after + 1 + (key.role == "log"))
         good = key.until is None or until < key.until or (key.ended == "retired" and until == key.until)
-        require(good, f"keyid={form.keyid}: was {key.ended} before, and speaks for nothing after entry {after}")
+        ended = f"keyid={form.keyid}: was {key.ended} before, and speaks for nothing after entry {after}"
+        require(good, ended, "wrong_state")
         key.until, key.ended = until, "compromised"
 
     def judge_revoked(self, seq: int, form: Revoked, issued: Collection[int]) -> None:
@@ -198,8 +200,8 @@ class KeyRing:
         far.
         """
         index = form.issued
-        require(index in issued, f"issued={index!r:.40}: must be the index of an `issued` or `derived` entry before")
-        require(index not in self.revocations, f"issued={index}: was revoked before")
+        require(index in issued, f"issued={index}: no certificate was issued by that entry", "unknown_name")
+        require(index not in self.revocations, f"issued={index}: its certificate was revoked before", "wrong_state")
         self.revocations[index] = seq
 
     def log_key_at(self, size: int) -> Ed25519PublicKey:
@@ -243,7 +245,8 @@ class KeyRing:
         successors = [
             state for name, state in self.keys.items() if name != keyid and state.role == key.role and state.good
         ]
-        require(bool(successors), f"keyid={keyid}: must not end, no other {key.role} key is good")
+        only = f"keyid={keyid}: is the only good {key.role} key: rotate, and another takes its place"
+        require(bool(successors), only, "wrong_state")
 
     def _close(self, key: KeyState, until: int) -> None:
         ends = {pinned_key.pem: pinned_key.until_index for pinned_key in self.trust.issuers}

@@ -21,7 +21,7 @@ from dpserve_verify.entries import (
     statements,
 )
 from dpserve_verify.entries.entry import EntryForm
-from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.formats.forms import NotOfTheForm, tagged_schema
 
 _ROOMS = (keys, datasets, budgets, jobs, statements, models, access, schedules, campaigns, learners)
@@ -33,9 +33,13 @@ _CLASSES = [
 ]
 FORMS: dict[str, type[EntryForm]] = {kind: form for form in _CLASSES for kind in get_args(get_type_hints(form)["type"])}
 
+NEWEST = max(form.generation for form in _CLASSES)
+
 
 def read_form(kind: str, value: dict[str, Any]) -> EntryForm:
-    """Read an entry of this kind. LedgerInvalid names the first thing wrong with its fields."""
+    """Read an entry of this kind. InputError names the first field that cannot be so, LedgerInvalid says which fields
+    there must be.
+    """
     form = FORMS.get(kind)
     if form is None:
         raise LedgerInvalid(f"type={kind!r:.60}: not a type of entry that this reader knows")
@@ -44,7 +48,9 @@ def read_form(kind: str, value: dict[str, Any]) -> EntryForm:
     try:
         return form.read(value)
     except NotOfTheForm as error:
-        raise LedgerInvalid(f"{'.'.join(map(str, error.place))}: {error.message}") from None
+        wrong = value.get(str(error.place[0])) if len(error.place) == 1 else None
+        shown = f"={wrong!r:.80}" if isinstance(wrong, str) else ""
+        raise InputError(f"{'.'.join(map(str, error.place))}{shown}: {error.message}") from None
 
 
 def json_schema() -> dict[str, Any]:

@@ -128,7 +128,8 @@ class Learners:
         require(dataset in allowed, f"code={digest!r:.80}: is admitted for jobs on {allowed!r:.80} alone")
         return begun
 
-    def require_none(self, dataset: str) -> None:
-        """Judge that no admission is for the jobs of this dataset by its name, which another could have later."""
-        named = [at for at, form in self.standing.items() if dataset in (form.datasets or ())]
-        require(not named, f"dataset: the admission of entry {named[:1]} names it")
+    def admitted_for(self, dataset: str) -> list[str]:
+        """Return the learners that are admitted for the jobs of this dataset by its name, which another could have
+        later.
+        """
+        return [form.name for form in self.standing.values() if dataset in (form.datasets or ())]

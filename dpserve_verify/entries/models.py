@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from dpserve_verify.entries.entry import Count, Index, Name, ReasonedForm
-from dpserve_verify.formats.forms import form_field
+from dpserve_verify.entries.entry import SAYS, Count, Index, Name, ReasonedForm
+from dpserve_verify.formats.forms import Limits, form_field
 from dpserve_verify.privacy.soundness import require
 
 if TYPE_CHECKING:
     from dpserve_verify.audit.replay import Replay
+
+
+MOST_REASON = 1000  # characters
+_REASON = f"must say something, in at most {MOST_REASON} characters"
 
 
 class PlacedForm(ReasonedForm):
@@ -18,10 +22,12 @@ class PlacedForm(ReasonedForm):
     name: Name
     version: Count
     issued: Index
+    reason: Annotated[str, Limits(pattern=SAYS, longest=MOST_REASON, refusal=_REASON)]
 
     def judge(self, replay: Replay, seq: int) -> None:
         """Judge it, as `EntryForm.judge`."""
-        require(self.issued in replay.issued, f"issued={self.issued!r:.40}: must be a certified model before")
+        certified = self.issued in replay.issued and replay.models[self.issued][0] == self.name
+        require(certified, f"issued={self.issued}: does not certify {self.name}", "bad_input")
 
 
 class ModelPlaced(PlacedForm):
@@ -40,6 +46,8 @@ class ModelPromoted(PlacedForm):
     def judge(self, replay: Replay, seq: int) -> None:
         """Judge it, as `EntryForm.judge`."""
         super().judge(replay, seq)
+        revoked = f"model={self.name}@{self.version}: its certificate was revoked"
+        require(self.issued not in replay.keys.revocations, revoked, "wrong_state")
         replay.names.note_promoted(self.name, self.issued)
         another = self.replaces != self.version
         require(another, f"replaces={self.replaces!r:.40}: must be another version, a whole number from 1")
@@ -56,3 +64,11 @@ class ModelArchived(ReasonedForm):
     def judge(self, replay: Replay, seq: int) -> None:
         """Judge it, as `EntryForm.judge`."""
         replay.archive.judge("model", self.name, self.type == "model-archived", replay.names.champions)
+
+
+def check_reason(reason: str) -> str:
+    """Return why a version is placed; InputError unless it says something, in at most MOST_REASON characters."""
+    require(
+        bool(reason.strip()) and len(reason) <= MOST_REASON, f"reason: {len(reason)} characters; {_REASON}", "bad_input"
+    )
+    return reason

@@ -96,7 +96,7 @@ class Schedules:
         name, by, asked, token = form.name, form.by, form.asked, form.token
         require(isinstance(asked.get("epsilon"), str), "asked: must be a job")
         used = [at for at, each in self.states.items() if each.ended is None and each.name == name]
-        require(not used, f"name={name}: is in use, see entry {used[:1]}")
+        require(not used, f"schedule={name}: there is one of that name", "name_taken")
         self._require_right(token, by, asked["dataset"], form.time, rights, books)
         self.states[seq] = ScheduleState(name, by, token, asked)
 
@@ -109,6 +109,10 @@ class Schedules:
     def judge_removed(self, seq: int, form: ScheduleRemoved) -> None:
         """Judge `schedule-removed`: a schedule ends, stopped or not, and its name is free."""
         self._state(form.schedule).ended = seq
+
+    def asking_for(self, dataset: str) -> list[str]:
+        """Return the living schedules that ask for jobs on a dataset, by name."""
+        return [each.name for each in self.states.values() if each.ended is None and each.asked["dataset"] == dataset]
 
     def end_with_token(self, created: int, revoked: int) -> None:
         """Note that the token of this entry was revoked: what it made ends with it."""
@@ -124,9 +128,12 @@ class Schedules:
             return
         said = value["schedule"]
         state, period = self._state(said["entry"]), said["period"]
-        require(state.stopped is None, f"schedule={said['entry']}: was stopped by entry {state.stopped}")
+        stopped = f"schedule={state.name}: was stopped by entry {state.stopped}, and submits nothing"
+        require(state.stopped is None, stopped, "wrong_state")
         require(period > state.period, f"period={period!r:.40}: must be after {state.period}")
-        require(value["by"] == state.by, f"by={value['by']!r:.80}: must be {state.by}, whose schedule it is")
+        require(
+            value["by"] == state.by, f"by={value['by']!r:.80}: must be {state.by}, whose schedule it is", "wrong_state"
+        )
         self._require_right(state.token, state.by, value["dataset"], value["time"], rights, books)
         wanted = {"model": state.asked["dataset"], **state.asked}
         named = {name for name in ("dataset", "model", "learner", "target", "blocks") if name in wanted}
@@ -154,7 +161,8 @@ class Schedules:
         if token is not None:
             made = next((each for each in rights.tokens.values() if each.seq == token), None)
             good = made is not None and made.revoked is None and made.principal == by
-            require(good, f"token={token!r:.40}: no token of that entry is good and acts for {by:.80}")
+            revoked = f"token={token!r:.40}: was revoked, or acts for another than {by:.80}; what it made ended with it"
+            require(good, revoked, "wrong_state")
             sources.append(token)
         elif not grants:
             return
@@ -165,4 +173,6 @@ class Schedules:
             return any(rights.holds(each, by, "train", time, **on) for each in sources)
 
         covered = holds(dataset=dataset) or all(holds(families=(name,)) for name in families)
-        require(covered, f"by={by:.80}: may not train on {dataset:.64}")
+        about = {"needs": ["train"], "on": {"dataset": dataset}}
+        may_not = f"by={by:.80}: may not train; this takes train or admin on dataset {dataset}"
+        require(covered, may_not, "forbidden", **about)

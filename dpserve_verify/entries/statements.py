@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class StatementForm(EntryForm):
-    """A signed statement of what a committed job made or counted."""
+    """A signed statement of what a committed job made or counted, or the certificate of its model."""
 
     reservation: Index
     statement: Hex
@@ -22,9 +22,12 @@ class StatementForm(EntryForm):
     def require_job(self, replay: Replay, kind: JobKind) -> JobState:
         """Return the job, which is of this kind and has no other statement. LedgerInvalid where there is none such."""
         job, at = replay.job(self.reservation), self.reservation
-        require(job.state == "committed", f"job {at}: is {job.state}, must be committed")
-        require(job.issued is None, f"job {at}: has a statement, as entry {job.issued}")
-        require(job.kind is kind, f"job {at}: {job.kind.value}; another entry ends it")
+        stands = {"job": at, "state": job.state}
+        require(job.state == "committed", f"job {at}: is {job.state}, must be committed", "wrong_state", **stands)
+        require(
+            job.issued is None, f"job {at}: its statement was issued as entry {job.issued}", "wrong_state", **stands
+        )
+        require(job.kind is kind, f"job {at}: {job.kind.value}; another entry ends it", "wrong_state", **stands)
         return job
 
 
@@ -37,10 +40,7 @@ class Issued(StatementForm):
 
     def judge(self, replay: Replay, seq: int) -> None:
         """Judge it, as `EntryForm.judge`."""
-        job, at = replay.job(self.reservation), self.reservation
-        require(job.state == "committed", f"job {at}: is {job.state}, must be committed")
-        require(job.issued is None, f"job {at}: was issued before, as entry {job.issued}")
-        require(job.kind is JobKind.TRAINING, f"job {at}: {job.kind.value}, and makes no model")
+        job = self.require_job(replay, JobKind.TRAINING)
         require(self.name == job.model, f"name={self.name!r:.80}: must be {job.model}")
         job.issued = seq
         replay.issued.add(seq)
@@ -96,12 +96,13 @@ class Derived(ReasonedForm):
     def judge(self, replay: Replay, seq: int) -> None:
         """Judge it, as `EntryForm.judge`."""
         job, base = replay.job(self.reservation), self.base
-        require(base in replay.issued, f"base={base!r:.40}: must be a certified model before")
+        require(base in replay.issued, f"base={base}: no certificate was issued by that entry", "unknown_name")
         chain = replay.ancestors(base)
         require(chain[0] == job.issued, f"base={base}: is not a model of job {self.reservation}")
         require(self.name == job.model, f"name={self.name!r:.80}: must be {job.model}")
         ended = [ancestor for ancestor in chain if ancestor in replay.keys.revocations]
-        require(not ended, f"base={base}: the certificate of entry {ended[:1]} was revoked before")
+        revoked = f"base={base}: the certificate of entry {min(ended, default=0)} was revoked: nothing can be derived"
+        require(not ended, revoked, "wrong_state")
         replay.issued.add(seq)
         replay.models[seq] = job.model, bytes.fromhex(self.model)
         replay.derived[seq] = base

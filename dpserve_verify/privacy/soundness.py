@@ -17,7 +17,7 @@ from math import ceil
 from operator import add, sub
 from typing import Any
 
-from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.faster import FASTER
 from dpserve_verify.formats.canonical import decimal_string, parse_decimal
 from dpserve_verify.privacy.adaptive_opinion import adaptive_delta
@@ -61,10 +61,17 @@ class Figures:
         return Figures(self.pure + sign * other.pure, self.unbounded + sign * other.unbounded, rdp)
 
 
-def require(holds: bool, otherwise: str) -> None:
-    """Raise LedgerInvalid with the words `otherwise`, unless `holds`."""
-    if not holds:
+def require(holds: bool, otherwise: str, code: str = "", **details: Any) -> None:
+    """Raise LedgerInvalid with the words `otherwise`, unless `holds`. `code`: of the error that who writes an entry is
+    told in these words, where they asked for what cannot be: an InputError with it and the `details`.
+    """
+    if holds:
+        return
+    if not code:
         raise LedgerInvalid(otherwise)
+    error = InputError(otherwise, **details)
+    error.code = code
+    raise error
 
 
 def judge_job(

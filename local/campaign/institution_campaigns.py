@@ -67,7 +67,7 @@ def begin(home: Home, name: str, body: bytes) -> dict[str, Any]:
     campaign, at = aggregator_with(home, name, shown[:LINE].decode("ascii", "replace"))
     kind = _kind(campaign)
     digest = read_digest(kind.definition, at, envelope)
-    campaigns.enter_answer(home.ledger, campaign.job, kind.definition.digest, at + 1, digest, while_open=True)
+    campaigns.enter_answer(home.ledger, campaign.job, kind.definition.digest, at + 1, digest)
     return {"campaign": name}
 
 

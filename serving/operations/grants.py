@@ -11,8 +11,9 @@ from pydantic.dataclasses import dataclass
 
 from accountant.access import grants, tokens
 from accountant.access.grants import EVERYTHING, KINDS, Grant
-from accountant.access.tokens import MAX_PRINCIPAL, SCOPES, Token, check_principal, is_own_principal
+from accountant.access.tokens import Token, is_own_principal
 from accountant.ledger.families.records import Why
+from dpserve_verify.entries.access import MOST_PRINCIPAL, SCOPES, check_principal, check_scope
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import check_name
 from serving.operations import Caller, operation
@@ -46,8 +47,13 @@ _NAMED = {
 }  # fmt: skip
 _ON = WithJsonSchema({"anyOf": [{"const": EVERYTHING}, _NAMED]})
 On = Annotated[Any, _ON]
-Scope = Annotated[StrictStr, AfterValidator(grants.check_scope), WithJsonSchema({"enum": list(SCOPES)})]
-_PRINCIPAL = {"type": "string", "minLength": 1, "maxLength": MAX_PRINCIPAL, "pattern": rf"^(?! |\*$){ONE_LINE}*(?<! )$"}
+Scope = Annotated[StrictStr, AfterValidator(check_scope), WithJsonSchema({"enum": list(SCOPES)})]
+_PRINCIPAL = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": MOST_PRINCIPAL,
+    "pattern": rf"^(?! |\*$){ONE_LINE}*(?<! )$",
+}
 Principal = Annotated[StrictStr, AfterValidator(check_principal), WithJsonSchema(_PRINCIPAL)]
 _END = {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)?$"}
 End = Annotated[StrictStr, AfterValidator(grants.time_of), WithJsonSchema(_END)]

@@ -10,14 +10,14 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema
 from pydantic.dataclasses import dataclass
 
-from accountant.ledger.model_names import REASON, check_reason
+from dpserve_verify.entries.models import MOST_REASON, check_reason
 from models.store import placing
 from models.store.placing import Placed
 from serving.operations import Caller, operation
 from training.requests.base import CLOSED, Checked
 
 NO_REASON = "no reason was given"
-_WHY = {"type": "string", "minLength": 1, "maxLength": REASON, "pattern": r"\S"}
+_WHY = {"type": "string", "minLength": 1, "maxLength": MOST_REASON, "pattern": r"\S"}
 Why = Annotated[
     StrictStr,
     AfterValidator(check_reason),

@@ -93,6 +93,8 @@ def remark(ledger: Ledger, text: str, by: str) -> int:
 REMARK_FORM = """class Remark(EntryForm):
     \"\"\"A toy.\"\"\"
 
+    generation = 46
+
     type: Literal["remark"]
     text: str
     by: Text
@@ -201,7 +203,6 @@ class CountSteps(ProfileSteps):
 )
 
 # Recipe -> step -> its file, and what stands there before and after ("" before: the file is new).
-LAST_KIND = '    "learner-removed": EntryKind(),\n'
 WALKS = {
     "learner": {
         1: ("training/learners/toy.py", ("", LEARNER)),
@@ -221,9 +222,8 @@ WALKS = {
     },
     "kind of entry": {
         1: ("accountant/ledger/remarks.py", ("", REMARK)),
-        2: ("accountant/store/entry_kinds.py", (LAST_KIND, LAST_KIND + '    "remark": EntryKind(),\n')),
-        3: ("dpserve_verify/entries/keys.py", ("class KeyAdded(", REMARK_FORM)),
-        4: ("serving/pages/parts/entry_text.py", ('    "genesis": (', WORDS)),
+        2: ("dpserve_verify/entries/keys.py", ("class KeyAdded(", REMARK_FORM)),
+        3: ("serving/pages/parts/entry_text.py", ('    "genesis": (', WORDS)),
     },
     "kind of job": {
         1: (
@@ -277,7 +277,6 @@ WALKS = {
     },
 }
 ENDS_A_COUNT = (  # by the recipe before: the entry that ends it
-    ("accountant/store/entry_kinds.py", (LAST_KIND, LAST_KIND + '    "counted": EntryKind(),\n')),
     ("dpserve_verify/entries/statements.py", ("class Profiled(", COUNTED_FORM)),
     (
         "serving/pages/parts/entry_text.py",

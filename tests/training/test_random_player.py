@@ -8,7 +8,7 @@ import pytest
 from random_player import Player
 
 from accountant.ledger import comparisons
-from accountant.store.entry_kinds import KINDS
+from dpserve_verify.entries.kinds import FORMS
 
 STEPS = 120
 SEEDS = (26, 1, 3, 9, 5)
@@ -33,7 +33,7 @@ def test_fixed_games_reach_most_kinds_of_entries(tmp_path):
         player.play(STEPS)
         reached |= {*player.kinds}
     assert not reached & UNREACHED
-    assert len(reached) >= LEAST, sorted(KINDS.keys() - reached)
+    assert len(reached) >= LEAST, sorted(FORMS.keys() - reached)
 
 
 def test_a_game_of_today(tmp_path):

@@ -146,7 +146,7 @@ def test_a_schedule_ends_with_the_token_that_made_it(home, principal):
         connection.execute(update(schedule_table).values(ended=None))
     assert submit_due(home, lambda: 7200.0) == []
     with pytest.raises(LedgerInvalid, match="revoked its token"), home.ledger.log.writing() as writer:
-        ledger_schedules.admit(writer, Period(mine.seq, 5), mine.by)
+        ledger_schedules.admit(writer, Period(mine.seq, 5))
     assert [each.seq for each in home.ledger.jobs()] == [seq]
     (problem,) = audit_home(home).problems
     assert problem.startswith(f"index: schedule {mine.seq}: ")

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from accountant.access.grants import Access, RightsNow, families_of
+from accountant.access.grants import Access, RightsNow
 from accountant.errors import (
     BudgetRefused,
     EntryRefused,
@@ -37,9 +37,6 @@ from training.kinds.training_steps import TrainingSteps
 from training.planning import starts
 from training.planning.plans import Planned, plan
 from training.requests import JobRequest
-
-if TYPE_CHECKING:
-    from accountant.log.entries import Signed
 
 LOG = logging.getLogger("dpserve.training")
 LAST_DAY = 253_402_214_400  # 9999-12-31
@@ -83,7 +80,7 @@ def add(home: Home, schedule: Schedule) -> Schedule:
     many as the setting DPSERVE_SCHEDULES_OF_ONE allows.
     """
     with home.ledger.log.writing() as writer:
-        return enter(writer, schedule, max_of_one(), _right_to_train(home, schedule))
+        return enter(writer, schedule, max_of_one())
 
 
 def max_of_one(environment: Mapping[str, str] = os.environ) -> int:
@@ -164,7 +161,7 @@ def submit_due(home: Home, clock: Clock = time.time) -> list[int]:
                 continue
             reserved = TrainingSteps.submit(
                 home, JobRequest.of(rule.asked), by=rule.by, key=None, queued=True, promotes=promotes,
-                scheduled=Period(seq, period, _right_to_train(home, rule)),
+                scheduled=Period(seq, period),
             )  # fmt: skip
             submitted.append(reserved.seq)
         except IdempotencyConflict:  # another worker was faster
@@ -177,17 +174,6 @@ def submit_due(home: Home, clock: Clock = time.time) -> list[int]:
             with home.ledger.log.writing() as writer:
                 ledger_schedules.stop(writer, seq, error.message)
     return submitted
-
-
-def _right_to_train(home: Home, schedule: Schedule) -> Callable[[Signed], None]:
-    """Return what raises Forbidden where who made it may not train on the dataset, by what a transaction has before
-    it.
-    """
-
-    def require(signed: Signed) -> None:
-        _promotes(RightsNow.read(signed, families_of(home.ledger), schedule.by), schedule)
-
-    return require
 
 
 def _promotes(rights: RightsNow, schedule: Schedule) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from accountant.ledger.families.families import EVERYBODY
 from accountant.ledger.families.job_kinds import Contribution, Evaluation, Profile, kind_of
-from accountant.store.entry_kinds import KINDS, EntryKind
+from dpserve_verify.entries.kinds import FORMS
 from dpserve_verify.log.entry import Entry
 from dpserve_verify.privacy.outside import Curve
 
@@ -49,11 +49,12 @@ def _links(entry: Entry) -> list[tuple[str, str]]:
         links.append(("Its profile", f"/ui/profiles/{job}"))
     if "dataset" in value:
         links.append((f"Dataset {value['dataset']}", f"/ui/datasets/{value['dataset']}"))
-    leads = KINDS.get(kind, EntryKind())
-    if leads.model and value[leads.model]:  # a profile names none
-        links.append((f"Model {value[leads.model]}", f"/ui/models/{value[leads.model]}"))
-    if leads.certificate:
-        links.append((f"Entry {value[leads.certificate]}", f"/ui/ledger/{value[leads.certificate]}"))
+    is_of_model = "statement" in value or kind.startswith("model-")
+    model = value.get("model") if kind == "reserved" else value.get("name") if is_of_model else None
+    if model:  # a profile names none
+        links.append((f"Model {model}", f"/ui/models/{model}"))
+    if kind in FORMS and (certificate := FORMS[kind].certificate()):
+        links.append((f"Entry {value[certificate]}", f"/ui/ledger/{value[certificate]}"))
     return links
 
 
@@ -486,5 +487,5 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
     ),
 }
 _UNKNOWN = ("off", "of another kind", lambda value: "This version of dpserve does not know entries of this kind.")
-LABELS = {kind: _WORDS[kind][:2] for kind in KINDS}
+LABELS = {kind: _WORDS[kind][:2] for kind in FORMS}
 """Every kind of entry: (badge of the pages, what it is called there). A kind without words raises KeyError here."""

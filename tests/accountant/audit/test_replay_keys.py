@@ -9,7 +9,7 @@ from trusts import followed
 
 from dpserve_verify.entries.keys import KeyRing
 from dpserve_verify.entries.kinds import read_form
-from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.keys.trust import IssuerKey, LogKey, PublicKeys, fingerprint, load_public_pem, public_pem
 
 ORIGIN = "example.org/ledger"
@@ -63,7 +63,10 @@ def judge(ring: KeyRing, kind: str, seq: int, value: dict, *more) -> None:
         "key-compromised": ring.judge_compromised,
         "revoked": ring.judge_revoked,
     }
-    rules[kind](seq, read_form(kind, {"type": kind, "time": "2026-01-31T00:00:00Z", **value}), *more)
+    try:
+        rules[kind](seq, read_form(kind, {"type": kind, "time": "2026-01-31T00:00:00Z", **value}), *more)
+    except InputError as error:
+        raise LedgerInvalid(error.message) from error
 
 
 def at(ring: KeyRing, size: int) -> str:
@@ -104,7 +107,7 @@ def test_a_log_has_one_key_also_where_the_entry_that_retires_the_old_one_is_left
     assert [key.good for key in found.logs.values()] == [False, True]
     with pytest.raises(LedgerInvalid, match="retired by the entry after"):
         judge(found, "key-retired", 9, ended(L, "log"))
-    with pytest.raises(LedgerInvalid, match="retired by the entry after"):
+    with pytest.raises(LedgerInvalid, match="only good log key"):
         judge(found, "key-retired", 8, ended(M, "log"))
 
 

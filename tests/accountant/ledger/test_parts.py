@@ -114,7 +114,7 @@ def test_what_is_no_evaluation_of_a_certified_model_is_refused(home):
         reserve(home.ledger, evaluation(certified, 0), PURE)
     seq = reserve(home.ledger, evaluation(certified), PURE).seq
     advance(home.ledger, seq, "committed")
-    with pytest.raises(WrongState, match="makes no model"):
+    with pytest.raises(WrongState, match="another entry ends it"):
         home.ledger.issue(seq, hexes("statement"), hexes("model"))
     home.ledger.register(registration("plain", Budget.of("2")))
     with pytest.raises(InputError, match="no rows of this family are kept aside"):

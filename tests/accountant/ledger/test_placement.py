@@ -75,7 +75,7 @@ def test_nothing_is_written_of_what_cannot_be(home):
         (lambda: placing.retire(home, "adult@1", " ", "me"), InputError),
         (lambda: record(home.ledger, PROMOTED, "other", 1, first, "x", "me"), InputError),
         (lambda: record(home.ledger, PROMOTED, "adult", 1, 1, "x", "me"), InputError),
-        (lambda: record(home.ledger, PROMOTED, "adult", 1, 10**6, "x", "me"), LedgerInvalid),
+        (lambda: record(home.ledger, PROMOTED, "adult", 1, 10**6, "x", "me"), InputError),
     ):
         with pytest.raises(error):
             act()
@@ -103,9 +103,9 @@ def test_what_does_not_verify_and_what_was_revoked_is_not_promoted(home):
     ("fields", "problem"),
     [
         ({}, ""),
-        ({"issued": 1}, "certified"),
+        ({"issued": 1}, "does not certify"),
         ({"issued": True}, "issued: must be the index"),
-        ({"issued": 10**6}, "certified"),
+        ({"issued": 10**6}, "does not certify"),
         ({"version": 0}, "version"),
         ({"version": "1"}, "version"),
         ({"name": "../x"}, "name"),

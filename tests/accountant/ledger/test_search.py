@@ -20,8 +20,7 @@ from accountant.ledger import block_appending, entry_search
 from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.entry_search import Wanted
 from accountant.ledger.families.records import Unit, Why
-from accountant.store import entry_index, entry_kinds
-from dpserve_verify.entries.kinds import FORMS
+from accountant.store import entry_index
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.privacy.budget import Budget
 
@@ -179,10 +178,6 @@ def test_dataset_or_kind_that_is_none_is_refused(home):
         found(home, kind="nothing")
 
 
-def test_every_kind_of_entry_is_known():
-    assert set(entry_kinds.KINDS) == set(FORMS)
-
-
 def test_another_ledger_in_its_place_is_noticed(fresh):
     assert found(fresh, kind="token-created", name="other") == []
     leaves = ledgers.bodies(fresh.path)
@@ -225,13 +220,3 @@ def test_what_concerns_a_dataset_that_grew(tmp_path):
 
 def about(value, name, family):
     return value.get("dataset") == name or ("dataset" not in value and value.get("family") == family)
-
-
-def test_every_kind_that_names_a_dataset_or_a_family_says_so():
-    """Else its entries would concern no dataset."""
-    for kind, form in FORMS.items():
-        fields = form.required()
-        named = entry_kinds.KINDS[kind].names
-        about_a_job = "reservation" in fields or kind == "reserved"
-        assert named in fields | {""}
-        assert about_a_job or bool(named) == bool(fields & {"dataset", "family"}), kind

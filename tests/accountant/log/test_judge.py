@@ -13,7 +13,7 @@ from ledgers import advance, hexes, place, plan, registration, request, reserve,
 from vector_stories import STORIES
 
 from accountant.audit.audit import audit_home
-from accountant.errors import EntryRefused
+from accountant.errors import EntryRefused, UnknownName, WrongState
 from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
@@ -21,10 +21,11 @@ from accountant.ledger.families.records import Why
 from accountant.log import judge, state_file
 from accountant.log.judge import Judge
 from accountant.log.state_file import NAME, StateFile, Values, attach
-from accountant.store.entry_kinds import KINDS
 from accountant.store.store import Tree
 from dpserve_verify.audit.replay import Replay
-from dpserve_verify.errors import DpserveError, LedgerInvalid
+from dpserve_verify.entries.entry import EntryForm
+from dpserve_verify.entries.kinds import FORMS, NEWEST
+from dpserve_verify.errors import DpserveError, InputError, LedgerInvalid
 from dpserve_verify.privacy.events import PureDp
 
 SMALL = plan(PureDp(Decimal("0.001")), 10)
@@ -84,17 +85,21 @@ def wrong(home: Home, kind: str, **fields) -> None:
 
 def test_what_an_audit_refuses_is_not_written_and_the_next_entry_stands(home):
     job, size = small(home), home.ledger.log.size()
-    for kind, fields in {
-        "committed": {"reservation": job, "released": hexes("x")},  # has not begun
-        "dataset-unarchived": {"dataset": "adult", **WHY},
-        "blocks-dropped": {"dataset": "adult", "upto": 2, **WHY},
-        "revoked": {"issued": job, **WHY},
-        "started": {"reservation": job, "after": []},
-    }.items():
-        with pytest.raises(EntryRefused, match=f"entry {size}: ") as refused:
+    for kind, error, fields in (
+        ("committed", WrongState, {"reservation": job, "released": hexes("x")}),  # has not begun
+        ("dataset-unarchived", WrongState, {"dataset": "adult", **WHY}),
+        ("dataset-archived", UnknownName, {"dataset": "absent", **WHY}),
+        ("dataset-archived", InputError, {"dataset": "adult", **WHY, "reason": " "}),
+        ("revoked", UnknownName, {"issued": job, **WHY}),
+        ("schedule-stopped", EntryRefused, {"schedule": job, "reason": "a test"}),
+        ("started", EntryRefused, {"reservation": job, "after": []}),
+    ):
+        with pytest.raises(error) as refused:
             wrong(home, kind, **fields)
-        assert refused.value.exit_code == 4
-        assert refused.value.details == {"entry": size}
+        assert type(refused.value) is error
+        if error is EntryRefused:
+            assert f"entry {size}: " in refused.value.message
+            assert (refused.value.exit_code, refused.value.details) == (4, {"entry": size})
     assert home.ledger.log.size() == size
     advance(home.ledger, job, "issued")
     assert audit_home(home).ok
@@ -127,7 +132,7 @@ def test_a_transaction_that_ends_otherwise_leaves_no_trace(home):
     with home.ledger.log.writing() as writer:
         writer.append("dataset-archived", dataset="adult", **WHY)
         for _ in range(2):
-            with pytest.raises(EntryRefused):
+            with pytest.raises(WrongState):
                 writer.append("dataset-archived", dataset="adult", **WHY)
         writer.append("dataset-unarchived", dataset="adult", **WHY)
     small(home)
@@ -224,7 +229,7 @@ def test_all_kinds_are_told_in_these_stories(tmp_path):
         home = Home.init(place(tmp_path / name))
         tell(home)
         told |= {entry.value["type"] for entry in home.ledger.log.entries(limit=10**6)}
-    assert told == {*KINDS}
+    assert told == {*FORMS}
 
 
 def test_what_an_entry_asks_does_not_grow_with_the_ledger(home, monkeypatch):
@@ -251,8 +256,7 @@ def test_a_job_ends_beside_entries_of_a_newer_version(home):
     job = small(home)
     home.ledger.start(job, "me:1:1", 60.0)
     with pytest.MonkeyPatch.context() as newer:
-        newer.setitem(KINDS, "of-tomorrow", KINDS["genesis"])
-        newer.setattr("accountant.log.entries.place_of", lambda kind: len(KINDS))
+        newer.setitem(FORMS, "of-tomorrow", type("OfTomorrow", (EntryForm,), {"generation": NEWEST + 1}))
         with unjudged():
             wrong(home, "of-tomorrow", what="is that")
     home.ledger.commit(job, hexes("released"), "me:1:1")

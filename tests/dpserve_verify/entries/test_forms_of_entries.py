@@ -12,7 +12,7 @@ from expected_verdicts import EXPECTED, FOLDER, trust_of
 from dpserve_verify.audit.replay import Replay
 from dpserve_verify.entries.entry import ReasonForm
 from dpserve_verify.entries.kinds import FORMS, json_schema, read_form
-from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.errors import DpserveError, LedgerInvalid
 from dpserve_verify.formats import canonical
 from dpserve_verify.formats.forms import NotOfTheForm
 
@@ -39,7 +39,7 @@ def fullest():
 def is_read(value):
     try:
         read_form(value["type"], value)
-    except LedgerInvalid:
+    except DpserveError:
         return False
     return True
 

@@ -674,12 +674,12 @@ def test_the_ledger_and_its_auditor_take_sums_alone_and_both_aggregators(place, 
     about = {"reservation": 7, "definition": study.digest}
     opened, closed = SimpleNamespace(**about), SimpleNamespace(**about, reports=3)
     first, second = (SimpleNamespace(**about, answer="00" * 32, aggregator=number) for number in (1, 2))
-    with pytest.raises(LedgerInvalid, match="no aggregators now"):
+    with pytest.raises(InputError, match="no aggregators now"):
         judged.judge_answered(first, "started")
     judged.judge_opened(opened, "started")
     judged.judge_answered(first, "started")
     judged.judge_closed(closed, "started")
-    with pytest.raises(LedgerInvalid, match="no aggregators now"):
+    with pytest.raises(InputError, match="no aggregators now"):
         judged.judge_answered(second, "started")
     with pytest.raises(LedgerInvalid, match="needs both"):
         judged.require_answered(7, "released")

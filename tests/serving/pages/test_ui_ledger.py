@@ -17,7 +17,7 @@ from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.families.records import NewPeople, Unit, Why
 from accountant.ledger.families.windows import Period
 from accountant.ledger.job_rows import resume
-from accountant.store.entry_kinds import KINDS
+from dpserve_verify.entries.kinds import FORMS
 from dpserve_verify.formats.canonical import encode
 from dpserve_verify.formats.merkle import leaf_hash
 from dpserve_verify.log.entry import read_entry
@@ -183,7 +183,7 @@ MADE_ELSEWHERE = (
 
 
 def test_every_kind_has_words_of_its_own(pages):
-    assert set(LABELS) == set(KINDS)
+    assert set(LABELS) == set(FORMS)
     home = pages.home
     rotate(home, "issuer", "steward", "yearly")
     current = home.keys.key("issuer").keyid
@@ -206,7 +206,7 @@ def test_every_kind_has_words_of_its_own(pages):
     for words_of in said.values():
         assert words_of.endswith((".", "yearly", "lost", "better", "a test", EVIL))
     assert len(set(said.values())) == len(said)
-    assert len(said) == len(KINDS) - 8  # tests/local/campaign has campaigns', tests/training/measuring that of profiles
+    assert len(said) == len(FORMS) - 8  # tests/local/campaign has campaigns', tests/training/measuring that of profiles
 
 
 def test_entry_of_a_newer_version_is_shown_as_it_is():

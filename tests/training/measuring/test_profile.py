@@ -192,7 +192,7 @@ def test_the_auditor_refuses_what_the_ledger_would(home):
         ("reserved", {"bound": 5}, "no profile"),
         ("reserved", {"dataset": "two"}, "part|kept aside"),
         ("profiled", {"dataset": "two"}, "must be adult"),
-        ("profiled", {"reservation": 0}, "no such reservation"),
+        ("profiled", {"reservation": 0}, "no such job"),
         (
             "profiled",
             {"type": "evaluated", "model": ledgers.hexes("m"), "name": ""},
@@ -207,7 +207,7 @@ def test_the_auditor_refuses_what_the_ledger_would(home):
         replay.read(number, canonical.encode(value))
     issued = {**bodies[-1], "type": "issued", "model": ledgers.hexes("m"), "name": "adult"}
     del issued["dataset"]
-    with pytest.raises(LedgerInvalid, match="makes no model"):
+    with pytest.raises(LedgerInvalid, match="another entry ends it"):
         replay.read(len(bodies) - 1, canonical.encode(issued))
 
 
