@@ -1,8 +1,11 @@
 """A copy of a home from which it can be restored whole, and the restoring.
 
-The ledger decides what else belongs to the copy. While nobody can append to it, a snapshot of it is opened and all that
-changes is copied (`contents.Kind.KEEP`); then the snapshot itself, as SQLite whatever the database; then rows, bundles
-and statements, those whose entry the snapshot has. So the copy is the home of one moment, however long it takes.
+The ledger decides what else belongs to the copy. What changes (`contents.Kind.KEEP`) is copied while writers write.
+Then they wait for as long as it takes to see whether any of it is another one now: where none is, a snapshot of the
+ledger is opened, else the copy is brought up to date first. Nothing is copied while they wait, so a disk that stands
+still holds up the backup alone. What owners reported comes after the snapshot: it only grows. Then the snapshot itself,
+as SQLite whatever the database; then rows, bundles and statements, those whose entry the snapshot has. So the copy is
+the home of one moment, however long it takes.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, insert, select
 
@@ -29,13 +32,15 @@ from accountant.log.last_seen import HighWater
 from accountant.store import engines
 from accountant.store.store import Store, Tree, size, stream
 from accountant.store.tables import META, block_table, dataset_table
-from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.errors import InputError, LedgerInvalid, LedgerUnavailable
 from dpserve_verify.log.notes import parse_checkpoint
 from dpserve_verify.log.proofs import parse_proof
 from dpserve_verify.system.files import PRIVATE, replace_file
 
-MANIFEST, PROOF, DATABASES = "backup.json", ".tlog-proof", "reports.db"
+MANIFEST, PROOF = "backup.json", ".tlog-proof"
 FORM, BATCH, CHUNK = 1, 1000, 1 << 20  # rows, bytes
+TRIES = 10  # at a moment in which nothing changed since it was copied
+Stamp: TypeAlias = tuple[int, int, int]
 
 
 @dataclass
@@ -52,20 +57,19 @@ class Backup:
 
 
 def back_up(home: Home, to: Path) -> Backup:
-    """Copy a home, whatever runs on it, into the folder `to`, which is new or empty. Writers wait while what changes is
-    copied: keys, jobs, campaigns.
+    """Copy a home, whatever runs on it, into the folder `to`, which is new or empty. Writers wait while files are
+    looked at, never while any is copied.
 
-    Raises InputError where `to` cannot be used; LedgerUnavailable where the database cannot.
+    Raises InputError where `to` cannot be used; LedgerUnavailable where the database cannot, or where too much changes
+    all the time.
     """
     if home.path.resolve() in (to.resolve(), *to.resolve().parents):
         raise InputError(f"backup={to}: lies in the home; name a folder elsewhere, on another disk")
     _make_empty("backup", to)
     database = home.ledger.log.database
+    done = Backup(0)
     with database.reading() as snapshot:
-        with database.writing() as writer:
-            engines.allow_standing(writer)
-            done = Backup(size(snapshot))
-            _copy_changing(home.path, to, done)
+        done.entries = _copy_changing(home.path, to, done, database, snapshot)
         engines.disable_timeout(snapshot)
         root = Tree(snapshot).root()
         copy = Store(f"sqlite:///{(to / LEDGER).absolute()}")
@@ -91,30 +95,66 @@ def back_up(home: Home, to: Path) -> Backup:
     return done
 
 
-def _copy_changing(home: Path, to: Path, done: Backup) -> None:
-    for path in files_in(home):
-        known = place_of(path)
-        if known is None:
-            done.unknown.append(path)
-        elif known.kind is Kind.KEEP and path != LEDGER:
-            with suppress(FileNotFoundError):  # its job was finished this moment, and is among the models
-                _copy(home, to, path, done)
-    for job in {path.parent for path in (to / "jobs").glob("*/*")}:  # what was finished while it was copied
-        if not (home / "jobs" / job.name).exists():
-            shutil.rmtree(job)
-            done.files = {
-                path: digest for path, digest in done.files.items() if not path.startswith(f"jobs/{job.name}/")
-            }
+def _copy_changing(home: Path, to: Path, done: Backup, database: Store, snapshot: Connection) -> int:
+    """Copy what changes as it is at the moment in which the snapshot begins; return the number of its entries."""
+    copied: dict[str, Stamp] = {}
+    for _ in range(TRIES):
+        before = _changing(home)
+        for path in copied.keys() - before.keys():
+            (to / path).unlink(missing_ok=True)
+            done.files.pop(path, None)
+        for path, stamp in before.items():
+            if copied.get(path) != stamp:
+                with suppress(FileNotFoundError):  # its job was finished this moment: the next look says so
+                    (to / path).unlink(missing_ok=True)
+                    _copy(home, to, path, done)
+        copied = before
+        with database.writing():
+            if _changing(home) == copied:
+                return size(snapshot)
+    raise LedgerUnavailable(
+        f"backup={to}: keys, jobs or decisions changed {TRIES} times while they were copied; ask again"
+    )
+
+
+def _changing(home: Path) -> dict[str, Stamp]:
+    """Return the files that change, each with what tells one from the next; without the ledger and its mark, which are
+    written anew, and databases. Folders in which everything is entered are not looked into.
+    """
+    found = {}
+    for folder, folders, names in os.walk(home, followlinks=True):
+        at = Path(folder).relative_to(home).as_posix()
+        below = "" if at == "." else f"{at}/"
+        folders[:] = [
+            name for name in folders if (known := place_of(f"{below}{name}/-")) is None or known.kind is Kind.KEEP
+        ]
+        for path in (f"{below}{name}" for name in names):
+            known = place_of(path)
+            if known is not None and known.kind is Kind.KEEP and path not in (LEDGER, MARK) and not _is_database(path):
+                with suppress(FileNotFoundError):
+                    status = (home / path).stat()
+                    found[path] = (status.st_mtime_ns, status.st_size, status.st_ino)
+    return found
+
+
+def _is_database(path: str) -> bool:
+    """Return whether a file holds what a campaign was sent, row by row."""
+    return path.startswith("campaigns/") and path.endswith(".db")
 
 
 def _copy_entered(home: Path, to: Path, snapshot: Connection, done: Backup) -> None:
     """Copy rows, bundles and statements whose entry the snapshot has; of rows that were deleted what tells them if they
-    come again. A proof that leads to a later checkpoint is made again, against the snapshot's own.
+    come again; and what campaigns were sent. A proof that leads to a later checkpoint is made again, against the
+    snapshot's own.
     """
     rows = {row[0] for table in (dataset_table, block_table) for row in stream(snapshot, select(table.c.commitment))}
     checkpoint, is_entered = latest_checkpoint(snapshot), dict[str, bool]()
     for path in files_in(home):
         known, folder = place_of(path), path.rpartition("/")[0]
+        if known is None:
+            done.unknown.append(path)
+        elif known.kind is Kind.KEEP and _is_database(path):
+            _copy(home, to, path, done)
         if known is None or known.kind is not Kind.ENTERED:
             continue
         if folder not in is_entered:
@@ -148,7 +188,7 @@ def _copy(home: Path, to: Path, path: str, done: Backup) -> None:
     """Copy one file, private, and note its digest; one that is a database as of one moment."""
     target = to / path
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if target.name == DATABASES:
+    if _is_database(path):
         target.touch(PRIVATE)
         uri = f"file:{(home / path).absolute().as_posix()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True)) as source, closing(sqlite3.connect(target)) as copy:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class Kind(StrEnum):
-    """What a backup does with a path. `KEEP`: copied while nobody can append to the ledger. `ENTERED`: never changes
+    """What a backup does with a path. `KEEP`: copied as of the ledger's snapshot. `ENTERED`: never changes
     once it is in its place, so it is copied after that, where the ledger's snapshot has its entry. `REBUILD`: made
     again from the rest. `NEVER`: of this machine and this moment.
     """
@@ -62,8 +62,8 @@ PLACES = (
     Place("starts/*", Kind.KEEP, "public models that boosting began from, by digest"),
     Place("evaluations/*/*", Kind.ENTERED, "statements of what a model is worth; each was paid for and is drawn once"),
     Place("profiles/*/*", Kind.ENTERED, "profiles of datasets; each was paid for and is drawn once"),
-    Place("campaigns/*/reports.db", Kind.KEEP, "what owners reported, each once"),
-    Place("campaigns/*/reports.db-*", Kind.NEVER, "SQLite's own log of writes"),
+    Place("campaigns/*/*.db", Kind.KEEP, "what owners reported, each once, and institutions of each round"),
+    Place("campaigns/*/*.db-*", Kind.NEVER, "SQLite's own log of writes"),
     Place("campaigns/**", Kind.KEEP, "what owners were asked"),
     Place("jobs/*/answers", Kind.NEVER, "answers of a running job, which only its machine may go on with"),
     Place("jobs/.*.gone/*", Kind.NEVER, "jobs that are finished"),

@@ -268,12 +268,6 @@ def _driver(connection: Connection) -> Any:
     return connection.connection.driver_connection
 
 
-def allow_standing(connection: Connection) -> None:
-    """Let this writing transaction stand for ten minutes between two statements: it works on files meanwhile."""
-    if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = '10min'")
-
-
 def disable_timeout(connection: Connection) -> None:
     """Wait for each statement of this connection as long as it takes; it does not return to the pool."""
     if connection.dialect.name == "postgresql":

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from contextlib import closing
 from pathlib import Path
 
 import baseline
 import ledgers
 import pytest
-from ledgers import place
+from ledgers import place, registration, reserve
 
 from accountant.access import tokens
 from accountant.audit.audit import audit_home
@@ -16,7 +18,7 @@ from accountant.home import Home, backup
 from accountant.home.contents import Kind, files_in, place_of
 from accountant.log.last_seen import HighWater
 from accountant.store import engines
-from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.errors import InputError, LedgerInvalid, LedgerUnavailable
 from local.campaign import campaigns
 from models.store.bundle import ModelStore
 from models.store.standing import PROOF, entry_of
@@ -155,3 +157,86 @@ def test_a_file_that_the_table_lacks_is_named_and_rows_that_are_away_are(home, t
     assert (done.unknown, done.missing) == (["notes.txt"], [commitment])
     assert not (tmp_path / "copy" / "notes.txt").exists()
     (home.path / "notes.txt").unlink()  # the fixture looks for such files in every home
+
+
+def stop_at_a_copy(place_of_home: dict[str, str], to: Path) -> int:
+    """Begin a backup in a process of its own, which stops as it copies its third file; its number."""
+    child = os.fork()
+    if child:
+        assert os.WIFSTOPPED(os.waitpid(child, os.WUNTRACED)[1])
+        return child
+    write, copied = backup._write, []
+
+    def stop_once(source: Path, target: Path) -> str:
+        copied.append(target)
+        if len(copied) == 3:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return write(source, target)
+
+    backup._write = stop_once
+    try:
+        backup.back_up(Home.open(place_of_home), to)
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def test_a_backup_that_stands_still_keeps_nobody_from_writing(begun, tmp_path):
+    """Its process is stopped while it copies, and goes on: what was written meanwhile is in the copy."""
+    home = begun(registration())
+    where = place(home.path)
+    home.ledger.log.database.close()
+    child = stop_at_a_copy(where, tmp_path / "copy")
+    try:
+        home = Home.open(where)
+        reserve(home.ledger)  # who waits at all is refused after half a minute
+        (home.path / "notes.json").write_text('{"datasets": {}}')
+        size = home.ledger.log.size()
+    finally:
+        os.kill(child, signal.SIGCONT)
+        status = os.waitpid(child, 0)[1]
+    assert os.waitstatus_to_exitcode(status) == 0
+    there = {"DPSERVE_HOME": str(tmp_path / "restored")}
+    assert backup.restore(tmp_path / "copy", there).entries == size
+    again = Home.open(there)
+    assert (again.path / "notes.json").read_text() == '{"datasets": {}}'
+    assert audit_home(again).problems == ()
+    for each in (home, again):
+        each.ledger.log.database.close()
+
+
+@pytest.mark.parametrize("begun", ["postgresql"], indirect=True)
+def test_a_backup_that_stands_still_while_others_wait_gives_up_and_they_go_on(begun, tmp_path, monkeypatch):
+    """The server ends its session, and the next writer's turn comes."""
+    home = begun(registration())
+    second, look, looks = Home.open(place(home.path)), backup._changing, []
+    monkeypatch.setattr(engines, "IDLE_SECONDS", 0.5)
+
+    def stand_still(path: Path) -> dict:
+        looks.append(path)
+        if len(looks) == 2:
+            reserve(second.ledger)
+        return look(path)
+
+    monkeypatch.setattr(backup, "_changing", stand_still)
+    with pytest.raises(LedgerUnavailable):
+        backup.back_up(home, tmp_path / "copy")
+    assert len(looks) == 2
+    for each in (home, second):
+        each.ledger.log.database.close()
+
+
+@pytest.mark.home("filled")
+def test_where_too_much_changes_the_backup_gives_up(home, tmp_path, monkeypatch):
+    look, looks = backup._changing, []
+
+    def change(path: Path) -> dict:
+        looks.append(path)
+        (path / "notes.json").write_text(f'{{"datasets": {{}}, "models": {len(looks)}}}')
+        return look(path)
+
+    monkeypatch.setattr(backup, "_changing", change)
+    with pytest.raises(LedgerUnavailable, match=f"changed {backup.TRIES} times while they were copied; ask again"):
+        backup.back_up(home, tmp_path / "copy")
+    assert len(looks) == 2 * backup.TRIES
+    assert not (tmp_path / "copy" / backup.MANIFEST).exists()
