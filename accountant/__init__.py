@@ -10,7 +10,7 @@ from typing import Any
 from accountant.system.lazy_import import later
 from dpserve_verify.faster import FASTER
 
-_worst_range, _signature_pool = later("accountant.privacy.worst_range"), later("accountant.audit.signature_pool")
+_worst_range, _signature_pool = later("accountant.privacy.worst_range"), later("accountant.system.signature_pool")
 
 
 def _make_faster() -> None:

@@ -1,9 +1,10 @@
 """Print the shape of the house in figures: `python benchmarks/house.py [FOLDER]`, for any checkout.
 
-Folders and files, lines, functions, imports inside functions, re-exports (`from a import b as b`), circles between
-files and between folders (a folder and one inside it count as two), private helpers that are called once, public names
-without a docstring; and the language: how long the names of functions are, how many assigned names say nothing, how
-many docstrings of functions begin with a verb. Needs the standard library alone.
+Folders and files, lines, functions, imports inside functions and by a text (`later("a.b")`), re-exports
+(`from a import b as b`), circles between files and between folders (a folder and one inside it count as two), each
+without imports by a text and with them, private helpers that are called once, public names without a docstring; and the
+language: how long the names of functions are, how many assigned names say nothing, how many docstrings of functions
+begin with a verb. Needs the standard library alone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ SMALL = 5  # four lines under a signature of one
 Tree = dict[str, ast.Module]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 BLOCK = ast.stmt | ast.excepthandler | ast.match_case  # what may hold an import
+IMPORTERS = {"later", "load", "require", "import_module", "import_quietly", "__import__"}  # functions that take a name
 # Names that name nothing: what such a variable holds must be guessed from its surroundings.
 DIALECT = """
     found each told said kept asked given made own one other others known here more many what like seen stood stated
@@ -124,20 +126,38 @@ def public(tree: ast.Module) -> int:
     )
 
 
-def arrows(trees: Tree) -> dict[str, set[str]]:
-    """File -> files that it imports, also inside functions; imports for types alone are left out."""
+def arrows(trees: Tree, by_text: bool = True) -> dict[str, set[str]]:
+    """File -> files that it imports, also inside functions and, unless told otherwise, by a text; imports for types
+    alone are left out.
+    """
     files = {path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in trees}
     found: dict[str, set[str]] = defaultdict(set)
     for path, tree in trees.items():
-        for node in imports(tree):
-            names = [alias.name for alias in node.names]
-            if isinstance(node, ast.ImportFrom):
-                names = [f"{node.module}.{name}" for name in names]
-            for name in names:
-                target = files.get(name) or files.get(name.rpartition(".")[0])
-                if target and target != path:
-                    found[path].add(target)
+        targets = {files.get(name) or files.get(name.rpartition(".")[0]) for _, name in imported(tree)}
+        targets |= {files.get(name) for _, name in imported_by_text(tree)} if by_text else set()
+        found[path] |= {target for target in targets if target and target != path}
     return found
+
+
+def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield line and full dotted name of what a file imports, other than for types alone."""
+    for node in imports(tree):
+        package = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+        yield from ((node.lineno, f"{package}{alias.name}") for alias in node.names)
+
+
+def imported_by_text(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each text that may be that of a module, in a file that imports any by a text: in
+    `later("a.b")`, in a table of such names, and in "a.b:name" as a server takes it. A name that is put together of
+    parts is not seen.
+    """
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    if IMPORTERS & {getattr(call, "id", getattr(call, "attr", None)) for call in calls}:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                name = node.value.partition(":")[0]
+                if "." in name and all(map(str.isidentifier, name.split("."))):
+                    yield node.lineno, name
 
 
 def imports(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
@@ -228,7 +248,8 @@ def figures(root: Path) -> dict[str, object]:
     bare = [f"{path}:{name}" for path, tree in trees.items() for name in undocumented(tree)]
     lines = sum(len((root / path).read_text("utf-8").splitlines()) for path in trees)
     names = sum(public(tree) for tree in trees.values())
-    graph = arrows(trees)
+    by_import, graph = arrows(trees, by_text=False), arrows(trees)
+    by_text = sum(len(files - by_import[path]) for path, files in graph.items())
     return {
         "largest folder": f"{count} files ({largest})",
         "files": len(trees),
@@ -236,10 +257,13 @@ def figures(root: Path) -> dict[str, object]:
         "lines outside tests": lines_outside_tests(root),
         "longest file": max(len((root / path).read_text("utf-8").splitlines()) for path in trees),
         "functions": f"{len(every)}, median {lengths[len(lengths) // 2]}, longest {lengths[-1]} lines",
-        "circles between files": circles(graph) or 0,
-        "circles between folders": circles(folder_arrows(graph)) or 0,
+        "circles between files": circles(by_import) or 0,
+        "circles between folders": circles(folder_arrows(by_import)) or 0,
+        "and with imports by a text": circles(graph) or 0,
+        "between folders": circles(folder_arrows(graph)) or 0,
         "re-exports": sum(map(reexports, trees.values())),
         "imports inside functions": sum(map(inner_imports, trees.values())),
+        "arrows by a text": by_text,
         "small private helpers called once": sum(len(helpers_called_once(tree)) for tree in trees.values()),
         "public names with a docstring": f"{1 - len(bare) / names:.1%} of {names}",
         "letters of a function's name": f"{name_length(trees):.1f}",

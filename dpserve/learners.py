@@ -87,4 +87,5 @@ def __getattr__(name: str) -> Any:
     """Return a learner, or what a notebook needs beside it, from its module."""
     if name not in __all__:
         raise AttributeError(f"{__name__} has no {name}")
-    return getattr(import_module("training.notebook" if name in NOTEBOOK else "training.learners"), name)
+    notebook = import_module("training.notebook")  # also of a learner alone: its `publish` is from there
+    return getattr(notebook if name in NOTEBOOK else import_module("training.learners"), name)

@@ -140,7 +140,7 @@ dpserve_verify/system: dpserve_verify(.)
 accountant: dpserve_verify(.) accountant(system)
 accountant/access: dpserve_verify(. entries formats keys) accountant(. keys ledger ledger/families log store
     system)
-accountant/audit: dpserve_verify(. audit entries formats keys log system) accountant(home log store system)
+accountant/audit: dpserve_verify(. audit entries formats keys log system) accountant(home log store)
 accountant/certificates: dpserve_verify(certificates formats keys privacy) accountant(. keys ledger/families
     privacy)
 accountant/home: dpserve_verify(. keys log system) accountant(keys ledger log store system)
@@ -154,7 +154,7 @@ accountant/privacy: dpserve_verify(privacy)
 accountant/store: dpserve_verify(. entries formats) accountant(. store/migrations)
 accountant/store/migrations: dpserve_verify(.)
 accountant/store/migrations/versions:
-accountant/system: dpserve_verify(. system)
+accountant/system: dpserve_verify(. audit keys system)
 models:
 models/edit: dpserve_verify(. formats) models(features forms parts)
 models/explain: dpserve_verify(.) accountant(system) models(features parts)
@@ -187,7 +187,7 @@ training/kinds: dpserve_verify(. certificates keys privacy system) accountant(. 
     ledger/families system) models(answers forms profile worth) training(datasets finish learners measuring/answers
     measuring/profile measuring/worth outside planning requests rows/partitions rows/schema session tuning)
 training/learners: dpserve_verify(. formats) accountant(. ledger/families privacy) models(features forms)
-    training(learners/base learners/boosting outside requests rows/statistics session)
+    training(learners/base learners/boosting learners/ebm outside requests rows/statistics session)
 training/learners/base: dpserve_verify(. privacy) accountant(. noise privacy system) models(explain features forms
     onnx parts) training(calibration rows/packed rows/partitions rows/schema session)
 training/learners/boosting: dpserve_verify(. privacy) accountant(noise) models(features forms parts)
@@ -256,12 +256,12 @@ local/rounds: dpserve_verify(. certificates formats privacy) accountant(. ledger
     local(reports)
 local/turns: dpserve_verify(. formats system) accountant(. home ledger noise) models(features forms parts)
     local(reports)
-serving: accountant(access system) training(learners) serving(http operations pages pages/parts process process/config
-    process/watch process/workers rest wire)
+serving: accountant(access home system) training(datasets/drafts learners) serving(http operations pages pages/parts
+    process process/config process/watch process/workers rest wire)
 serving/cli: dpserve_verify(. audit certificates formats keys log privacy system) accountant(. access audit
     certificates home keys ledger ledger/families log store system) models(answers parts profile store worth)
     training(datasets/drafts jobs learners planning requests) serving(cli/backends cli/backends/home
-    cli/backends/server operations pages/parts process process/config process/watch process/workers wire)
+    cli/backends/server . operations pages/parts process process/config process/watch process/workers wire)
 serving/cli/backends: dpserve_verify(. system) accountant(access system) models(worth) training(rows/tables)
 serving/cli/backends/home: dpserve_verify(. audit certificates keys log) accountant(. access audit certificates home
     ledger ledger/families log system) models(profile store worth) training(jobs measuring/answers measuring/profile
@@ -290,8 +290,7 @@ serving/process: dpserve_verify(. certificates formats keys system) accountant(.
 serving/process/config: dpserve_verify(. formats privacy system) accountant(access home system) serving(wire)
 serving/process/watch: dpserve_verify(. audit certificates log system) accountant(audit home ledger ledger/families)
     models(store worth) serving(process/config wire)
-serving/process/workers: dpserve_verify(.) accountant(home system) training(datasets/drafts) serving(process/config
-    process/watch wire)
+serving/process/workers: dpserve_verify(.) accountant(system) serving(process/config process/watch)
 serving/rest: dpserve_verify(. certificates formats log privacy) accountant(. access home ledger ledger/families system)
     models(explain features onnx parts store worth) training(datasets datasets/drafts jobs measuring/answers
     measuring/profile measuring/worth outside planning replay requests rows/schema) serving(http process process/config
@@ -631,6 +630,7 @@ def test_code_is_not_cut_finer_than_it_reads():
 
 
 def test_files_and_folders_import_each_other_in_no_circle():
+    """Imports by a text counted."""
     assert house.circles(house.arrows(sources())) == []
     assert house.circles(house.folder_arrows(house.arrows(sources()))) == []
 
@@ -642,6 +642,28 @@ def test_a_circle_is_found():
     assert house.circles(house.arrows(trees)) == [sorted(texts)]
     del trees["models/c.py"]
     assert house.circles(house.arrows(trees)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'a = later("models.a")',
+        'def f():\n    importlib.import_module("models.a")',
+        'TABLE = {"it": "models.a"}\nit = load(TABLE["it"])',
+        'if TYPE_CHECKING:\n    import models.a\nelse:\n    a = later("models.a")',
+        'serve("models.a:it", require("uvicorn"))',
+    ],
+)
+def test_a_circle_by_a_text_is_found(text):
+    trees = {"models/a.py": ast.parse("import models.b"), "models/b.py": ast.parse(text)}
+    assert house.circles(house.arrows(trees)) == [["models/a.py", "models/b.py"]]
+    assert house.circles(house.arrows(trees, by_text=False)) == []
+
+
+@pytest.mark.parametrize("text", ['a = "models.a"', 'a = later("models.a.name")', 'a = later("see models.a")'])
+def test_a_text_that_imports_nothing_is_no_arrow(text):
+    """A file that imports nothing by a text, and a text that is no module's name."""
+    assert house.arrows({"models/a.py": ast.parse(""), "models/b.py": ast.parse(text)})["models/b.py"] == set()
 
 
 def test_a_circle_of_folders_is_found():

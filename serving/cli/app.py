@@ -209,7 +209,7 @@ def run(arguments: Sequence[str]) -> int:
     """
     as_json = "--json" in arguments
     try:
-        result = get_command(app)(list(arguments), prog_name="dpserve", standalone_mode=False)
+        result = get_command(app)(list(arguments), prog_name="dpserve", standalone_mode=False, obj=command)
         return result if isinstance(result, int) else 0
     except DpserveError as error:
         return _report_failure(as_json, error.to_json(), with_next_step(error), error.exit_code)
@@ -246,6 +246,12 @@ def _report_failure(as_json: bool, body: dict[str, Any], line: str, code: int) -
         print(json.dumps(body, indent=2, default=str))
     note(f"{paint('dpserve:', 'bad', sys.stderr)} {line}")
     return code
+
+
+def command(arguments: str) -> None:
+    """Run `dpserve ARGUMENTS` in a process that went on from another command, and end it."""
+    sys.argv = ["dpserve", *arguments.split()]
+    main()
 
 
 def main() -> None:

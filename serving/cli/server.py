@@ -21,6 +21,7 @@ from dpserve_verify.errors import DpserveError, InputError, LedgerUnavailable, V
 from dpserve_verify.system.files import PRIVATE, holding, open_directory, replace_file
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, align_columns, note, require_end, show
+from serving.launch import launch
 from serving.pages.parts import static_files
 from serving.process.config.healthy import WORKER, Heartbeat
 from serving.process.config.settings import ServerSettings, all_settings
@@ -40,7 +41,6 @@ from serving.process.first_sign_in import FIRST_TOKEN, print_link
 from serving.process.tokens import new_token
 from serving.process.watch import audit_runs, logs
 from serving.process.workers.forks import WORKER_PARENT
-from serving.process.workers.launch import launch
 
 LOG, WORKING = logging.getLogger("dpserve.auditor"), logging.getLogger("dpserve.worker")
 AuditSeconds = Annotated[
@@ -105,6 +105,7 @@ def config(json: Json = False) -> None:
 
 
 def serve(
+    context: typer.Context,
     port: Annotated[int, typer.Option(help="Port.", envvar="DPSERVE_PORT", min=1, max=65535)] = PORT,
     host: Annotated[str, typer.Option(help="Address to listen on.", envvar="DPSERVE_HOST")] = HOST,
     workers: Annotated[
@@ -151,7 +152,7 @@ def serve(
     check_home(home)
     home.ledger.log.database.close()
     link = partial(print_link, home.path, listening.url, host)
-    launch(home.path, listening, settings.audit_seconds, drain_seconds, settings.job_workers, link)
+    launch(home.path, listening, settings.audit_seconds, drain_seconds, settings.job_workers, link, context.obj)
 
 
 def auditor(

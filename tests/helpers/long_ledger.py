@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from accountant.audit import signature_pool
+from accountant.system import signature_pool
 from benchmarks.made_ledger import make
 from dpserve_verify.audit.audit import EVERY, audit
 from dpserve_verify.audit.tree_of_entries import Report, Tree
@@ -30,7 +30,7 @@ RNG = np.random.default_rng(SEED)
 @pytest.fixture(autouse=True)
 def quarter_steps(monkeypatch) -> None:
     """For every test of a file that imports it: what would need four times as many entries happens with these."""
-    monkeypatch.setattr("accountant.audit.signature_pool.CHUNK", signature_pool.CHUNK // 4)
+    monkeypatch.setattr("accountant.system.signature_pool.CHUNK", signature_pool.CHUNK // 4)
     monkeypatch.setattr("dpserve_verify.audit.audit.EVERY", EVERY // 4)
 
 

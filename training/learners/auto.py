@@ -7,9 +7,8 @@ from typing import ClassVar
 
 from accountant.privacy.claims import BOUNDS
 from models.forms.ensemble import Ensemble
-from training.learners import LEARNERS
 from training.learners.base.private_learner import PrivateClassifier, PrivateLearner, PrivateRegressor
-from training.learners.choice import Choice, choose
+from training.learners.choice import CHOICES, Choice, choose
 from training.requests import AUTO
 from training.session.learner import Recipe
 from training.session.session import Public, Releaser
@@ -61,4 +60,4 @@ class AutoRegressor(AutoLearner, PrivateRegressor):
 
 
 def _choose_learner(public: Public) -> PrivateLearner:
-    return LEARNERS[choose(public).learner]()
+    return CHOICES[choose(public).learner]()

@@ -5,13 +5,16 @@ found, and what it loses on datasets that did not choose it: studies/defaults/au
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dpserve_verify.errors import InputError
 from models.features.features import CategoricalFeature, Feature
-from training.learners import LEARNERS
+from training.learners.base.private_learner import PrivateLearner
 from training.learners.boosting.defaults import strength
+from training.learners.boosting.lazybb import LazyBB
+from training.learners.boosting.lazybb_tree import LazyBBTree
+from training.learners.ebm.ebm import DPEBMClassifier
 from training.session.session import Public
 
 FEW = 300  # strength below which 1-rules are ahead, whatever the features
@@ -22,6 +25,7 @@ TREES_EACH = 40  # strength for each of many features from which trees, split by
 RARE_FROM = 2_500  # strength times the declared share of the rarer class, from which they are: studies/defaults/rare.md
 TREES_FROM = 3_000  # strength from which small trees are ahead of 1-rules where delta is 0
 MANY_CLASSES_FROM = 1_000  # strength from which curves are, of three classes or more: studies/defaults/classes.md
+CHOICES: Mapping[str, type[PrivateLearner]] = {"lazybb": LazyBB, "lazybb-tree": LazyBBTree, "ebm": DPEBMClassifier}
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ def choose(public: Public) -> Choice:
         choice = _of_many(public, len(public.classes))
     else:
         choice = _of_two(public)
-    LEARNERS[choice.learner]().check(public)
+    CHOICES[choice.learner]().check(public)
     return choice
 
 
@@ -84,7 +88,7 @@ def _of_many(public: Public, classes: int) -> Choice:
 def _curves(public: Public) -> bool:
     """Return whether `ebm` takes such a job: not at delta 0 on a dataset that has one, for instance."""
     try:
-        LEARNERS["ebm"]().check(public)
+        CHOICES["ebm"]().check(public)
     except InputError:
         return False
     return True

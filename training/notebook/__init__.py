@@ -11,9 +11,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from accountant.system.lazy_import import later
 from training.calibration.plan_warnings import PublicWarning
 from training.datasets.drafts.proposal import SchemaProposal
-from training.learners.base.private_learner import SpendWarning
+from training.learners.base.private_learner import PrivateLearner, SpendWarning
 from training.notebook.columns import Columns
 from training.notebook.notebook_budget import Account
 from training.rows.schema.column_rules import uniform_schema
@@ -84,6 +85,9 @@ CHECKS_OF_NUMBERS: dict[str, str] = {
     "check_supervised_y_2d": _NOISE,
     "check_supervised_y_no_nan": _CLIPPED,
 }
+
+
+PrivateLearner.publisher = later("training.notebook.publishing")  # loads what runs jobs
 
 
 def __getattr__(name: str) -> Any:

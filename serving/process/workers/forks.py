@@ -12,11 +12,9 @@ import ctypes
 import logging
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.context import ForkProcess
 from pathlib import Path
@@ -54,12 +52,6 @@ def _begin(name: str, work: Callable[[], object], signals: set[signal.Signals]) 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_SETMASK, signals)
     work()
-
-
-def command(*arguments: str) -> None:
-    """Run `dpserve ARGUMENTS`."""
-    sys.argv = ["dpserve", *arguments]
-    import_module("serving.cli.app").main()
 
 
 def is_orphan() -> bool:

@@ -18,9 +18,9 @@ import pytest
 from ledgers import changed
 from long_ledger import COUNT, anywhere, evidence, home, judged, kind_after, quarter_steps, replaced, signed  # noqa: F401
 
-from accountant.audit import signature_pool
 from accountant.audit.audit import audit_place
-from accountant.audit.signature_pool import FEW, Signatures
+from accountant.system import signature_pool
+from accountant.system.signature_pool import FEW, Signatures
 from dpserve_verify.audit.audit import audit
 from dpserve_verify.errors import LedgerInvalid
 from dpserve_verify.log import notes

@@ -14,7 +14,7 @@ from nacl.bindings import crypto_sign_open
 from nacl.exceptions import BadSignatureError
 from securesystemslib.signer import CryptoSigner
 
-from accountant.audit import signature_worker
+from accountant.system import signature_worker
 from dpserve_verify.errors import LedgerInvalid
 from dpserve_verify.formats.canonical import encode_base64
 from dpserve_verify.keys.trust import fingerprint

@@ -29,11 +29,11 @@ from accountant.home import Home
 from accountant.log.last_seen import HighWater
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.privacy.budget import Budget, Relation
+from serving.launch import server_environment
 from serving.process.config.startup import Listening, Tls, check_home, check_listening, check_place, pair_tls
 from serving.process.tokens import new_token
 from serving.process.watch import audit_runs, logs
 from serving.process.workers import forks
-from serving.process.workers.launch import server_environment
 from training.datasets.datasets import register
 from training.jobs import job
 from training.requests import JobRequest

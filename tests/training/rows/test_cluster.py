@@ -195,7 +195,7 @@ def test_a_job_end_to_end(engine, home):
 def test_a_training_worker_of_the_server_asks_a_cluster(engine, home):
     """It is a fork of what has loaded the service, which gave all tornado a clock by which Dask waited for ever."""
     seq = job.submit(home, JobRequest("classes", "lazybb", "0.25", parameters={"rounds": 5}), by="test").seq
-    played = f"""from serving.process.workers import launch
+    played = f"""from serving import launch
 launch.load()
 from accountant.home import Home
 from training.jobs import draw_journal, job

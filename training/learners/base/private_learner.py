@@ -14,7 +14,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,8 @@ from accountant.errors import BudgetRefused
 from accountant.privacy.claims import BOUNDS, Claim
 from accountant.system.lazy_import import later, load
 from dpserve_verify.errors import InputError
-from dpserve_verify.privacy.budget import Relation, parse_relation
+from dpserve_verify.privacy.budget import Budget, Relation, parse_relation
+from dpserve_verify.privacy.events import Plan
 from models.features.features import RawColumns
 from models.features.reading import ALL
 from models.forms.ensemble import Ensemble
@@ -44,14 +45,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from models.features import column_law
-    from training.notebook import notebook_budget, publishing
     from training.rows.partitions.rows import Rows
     from training.rows.tables import data, frames, selections
 else:
     # what reads frames: a plan does without
     column_law = later("models.features.column_law")
     data, frames = later("training.rows.tables.data"), later("training.rows.tables.frames")
-    notebook_budget, publishing = later("training.notebook.notebook_budget"), later("training.notebook.publishing")
     selections = later("training.rows.tables.selections")
 
 SPENDS = (
@@ -61,6 +60,36 @@ SPENDS = (
 
 
 _BEGIN = Lock()  # of all estimators together: whether a budget is unspent and that it now is spent are one step
+
+
+class Account(Protocol):
+    """Total that fits are charged to: `training.notebook.notebook_budget.Account`."""
+
+    @property
+    def rowwise(self) -> bool:
+        """Return whether its owner vouches that it depends, for each row, on that row alone what a fit gets of it."""
+
+    def check(self, budget: Budget, relation: Relation) -> None:
+        """Raise InputError where a fit promises otherwise than the total."""
+
+    def admits(self, plan: Plan) -> bool:
+        """Return whether a plan fits into what is left."""
+
+    def charge(self, plan: Plan, rows: selections.Selection | None = None) -> None:
+        """Charge a plan on these rows, or raise."""
+
+    def words(self) -> str:
+        """Say what is left."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is left, as an error's details have it."""
+
+
+class Publisher(Protocol):
+    """Trains a learner anew in a home: `training.notebook.publishing`."""
+
+    def publish(self, learner: PrivateLearner, folder: Path, dataset: str, model: str | None) -> dict[str, Any]:
+        """Return the job, as `PrivateLearner.publish` does."""
 
 
 class SpendWarning(UserWarning):
@@ -81,6 +110,7 @@ class PrivateLearner(Shown, Estimator, ABC):
     """
 
     name: ClassVar[str]
+    publisher: ClassVar[Publisher | None] = None  # training.notebook puts it here: it knows jobs, which know learners
     _kin = None  # type: list[Claim] | None  # what this estimator, its clones and theirs cost so far
 
     _: KW_ONLY
@@ -88,7 +118,7 @@ class PrivateLearner(Shown, Estimator, ABC):
     epsilon: object = 1
     delta: object = "0.000001"
     relation: str = "add-remove"
-    account: notebook_budget.Account | None = None
+    account: Account | None = None
     features: object = ALL
     without: object = ""
 
@@ -205,7 +235,9 @@ class PrivateLearner(Shown, Estimator, ABC):
         model: its name there; the dataset's when left out. Returns the job, as `dpserve train --json` does. InputError
         where the dataset's columns or answers are not those of this fit.
         """
-        return publishing.publish(self, Path(home), dataset, model)
+        if self.publisher is None:
+            raise InputError("publish: import dpserve.learners first; it brings what a home needs")
+        return self.publisher.publish(self, Path(home), dataset, model)
 
     def _charge(self, public: Public, recipe: Recipe, X: Any) -> None:
         """Pay for the fit, or raise BudgetRefused with what would fit."""

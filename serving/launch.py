@@ -30,13 +30,13 @@ from serving.process.config.startup import Listening, bind_socket, log_when_read
 from serving.process.watch.audit_runs import is_asked
 from serving.process.watch.logs import set_up
 from serving.process.workers import price_desk
-from serving.process.workers.forks import WORKER_PARENT, command, fork
+from serving.process.workers.forks import WORKER_PARENT, fork
 from serving.process.workers.loading import loading
 from serving.process.workers.restarted import RESTART_SECONDS, TICK_SECONDS, RestartedProcess
 from serving.wire.work_time import OVERDUE, Overdue
 
 LOG = logging.getLogger("dpserve.launch")
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 SERVER_APP, CONNECTION = "serving.app:make_server_app", "serving.http.connections:LimitedProtocol"
 # What the processes import, at once or later.
 IMPORTED = (
@@ -45,7 +45,6 @@ IMPORTED = (
     "training.jobs.queue",
     "training.planning.price_engine",
     "training.datasets.drafts.steps",
-    "serving.cli.app",
     "uvicorn.lifespan.on",
     "uvloop",
 )
@@ -69,8 +68,9 @@ def launch(
     drain_seconds: float,
     job_workers: int,
     when_ready: Callable[[], None],
+    command: Callable[[str], None],
 ) -> None:
-    """Run until told to stop (SIGTERM, SIGINT)."""
+    """Run until told to stop (SIGTERM, SIGINT). `command`: runs `dpserve ARGUMENTS`, and ends the process."""
     os.environ |= server_environment(os.environ, home, listening.port, listening.workers)
     stopping, prices = Path(os.environ[STOPPING]), Path(os.environ[price_desk.SOCKET])
     stopping.unlink(missing_ok=True)
@@ -82,13 +82,13 @@ def launch(
         for _ in range(listening.workers or processors())
     ]
     helpers = [
-        RestartedProcess("training worker", "dpserve-train", partial(_train, listener), STILL_TRAINING_SECONDS)
+        RestartedProcess("training worker", "dpserve-train", partial(_train, listener, command), STILL_TRAINING_SECONDS)
         for _ in range(job_workers)
     ]
     desk = partial(_run_without_port, listener, price_desk.main, prices, os.getpid())
     helpers.append(RestartedProcess("price desk", "dpserve-prices", desk))
     audits = _OnDemand(
-        "audit", "dpserve-audit", partial(_run_without_port, listener, command, "auditor", "--once"),
+        "audit", "dpserve-audit", partial(_run_without_port, listener, command, "auditor --once"),
         partial(is_asked, home), every=audit_seconds, hint="; dpserve ledger audit says more",
     )  # fmt: skip
     drafts = _drafts(home, listener)
@@ -162,7 +162,7 @@ def beat_unless_lost(heartbeat: Heartbeat, overdue: Overdue = OVERDUE) -> None:
         heartbeat.beat()
 
 
-def _train(listener: socket.socket, heartbeat: Heartbeat) -> None:
+def _train(listener: socket.socket, command: Callable[[str], None], heartbeat: Heartbeat) -> None:
     """Run queued jobs, while a thread beats."""
     heartbeat.beat_in_a_thread()
     _run_without_port(listener, command, "worker")
