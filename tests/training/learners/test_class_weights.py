@@ -27,7 +27,8 @@ from training.learners.boosting.probabilities import MIDDLES, fit_link
 from training.learners.boosting.reweighting import Scheduled
 from training.learners.boosting.tree_queries import LeafRules, LeafVotes, SplitGains, Weighing, split_tests
 from training.learners.choice import choose
-from training.learners.ebm.queries import SCORES, ClassResiduals, LeafSums
+from training.learners.ebm.queries import LeafSums
+from training.learners.ebm.residuals import SCORES, ClassResiduals
 from training.learners.parameters import learner_of, stored
 from training.notebook import Columns
 from training.replay.tapes import moved, share_of
@@ -65,7 +66,7 @@ def asking(public, relation, weighed):
         middle, far = -SCORES // 4, SCORES // 2
         residuals = ClassResiduals(middle, middle - 2 * far, middle + 2 * far, clip, relation, norm, weighed)
         terms = (np.array([-far, far, 0]),) * 2
-        yield LeafSums(residuals, terms, 0, np.array([0, 1, 1]), norm, relation)
+        yield LeafSums(residuals, terms, 0, np.array([0, 1, 1]))
 
 
 def farthest(relation: Relation, shares, weighed=None) -> dict[str, float]:

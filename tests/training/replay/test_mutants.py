@@ -45,8 +45,8 @@ OURS = {
     "ebm.queries:PairScores": ("ebm", {"epochs": 2, "pairs": 2}, "two"),
     "ebm.queries:SquareSum": ("ebm", {"epochs": 2}, "number"),
     "ebm.convex:ConvexLoss": ("ebm", {"engine": "convex"}, "two"),
-    "ebm.class_queries:ClassSums": ("ebm", {"epochs": 2}, "three"),
-    "ebm.class_queries:ClassPairScores": ("ebm", {"epochs": 2, "pairs": 2}, "three"),
+    "ebm.queries:LeafSums of vectors": ("ebm", {"epochs": 2}, "three"),
+    "ebm.queries:PairScores of vectors": ("ebm", {"epochs": 2, "pairs": 2}, "three"),
 }
 TARGETS = {"two": 'classes: ["no", "yes"]', "three": "classes: [a, b, c]", "number": "range: [-3, 50]"}
 KIND = {"noise of its own": "mechanism", "floats": "answer", "as many answers as values there are": "answer"}
@@ -66,7 +66,7 @@ def judged(make: Any, target: str = "two", relation: Relation = ADD, contributio
 def halved(name: str) -> Report:
     """The report on a learner of ours, with one query's sensitivity halved, or its answer doubled."""
     module, _, kind = name.partition(":")
-    query = getattr(import_module(LEARNERS + module), kind)
+    query = getattr(import_module(LEARNERS + module), kind.split()[0])
     learner, parameters, target = OURS[name]
     says, answers = query.sensitivity, query.__call__
     half = lambda self, relation: max(1, says(self, relation) // 2)  # noqa: E731

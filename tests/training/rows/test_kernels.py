@@ -14,7 +14,7 @@ from models.parts.votes import Vote
 from training.learners.boosting.bdpe_loss import WEIGHT_ONE
 from training.learners.boosting.leaf_rules import one_rules
 from training.learners.boosting.reweighting import Projected, Scheduled
-from training.learners.ebm.queries import GRID as EBM_GRID
+from training.learners.ebm.residuals import GRID as EBM_GRID
 from training.rows.kernels import trees
 from training.rows.kernels import votes as kernels
 from training.rows.partitions import threads as engine

@@ -23,8 +23,9 @@ from training.rows.partitions import threads
 from training.rows.partitions.rows import Rows
 from training.rows.partitions.votes import SignedSums
 from training.rows.schema.schema import parse_schema
-from training.rows.statistics import additive_rows
+from training.rows.statistics import residuals
 from training.rows.statistics.additive_rows import AdditiveRows, BinCounts, Joint
+from training.rows.statistics.residuals import CellSums, ClippedResiduals, TableResiduals
 from training.rows.tables.data import rows_of
 from training.session.session import Public
 
@@ -82,7 +83,7 @@ def test_a_partition_is_checked_and_one_that_is_fresh_knows_nothing():
 @pytest.mark.parametrize("block", [7, 1 << 20])
 def test_cells_of_pairs_are_added_up_block_by_block(block, monkeypatch):
     """Against the definition, for classes and for a number; the last block is not whole."""
-    monkeypatch.setattr(additive_rows, "BLOCK", block)
+    monkeypatch.setattr(residuals, "BLOCK", block)
     random = np.random.default_rng(8)
     bins, labels = random.integers(0, 4, (3, 100)).astype(np.uint8), random.integers(0, 2, 100).astype(np.uint8)
     targets = random.integers(-900, 900, 100).astype(np.int32)
@@ -93,7 +94,9 @@ def test_cells_of_pairs_are_added_up_block_by_block(block, monkeypatch):
     left = {True: table[labels, np.clip(scores + 15, 0, 30)], False: np.clip(targets - scores - 5, -400, 400)}
     for classes, column in ((2, labels), (0, targets)):
         rows = AdditiveRows(Rows(bins, column, [4, 4, 4], classes), terms)
-        found = rows.class_cells(pairs, table, -15) if classes else rows.number_cells(pairs, 5, 400, 1 << FRACTION)
+        found = rows.ask(
+            CellSums(TableResiduals(table, -15) if classes else ClippedResiduals(5, 400, 1 << FRACTION), pairs)
+        )
         for pair, sums in zip(pairs, found, strict=True):
             own = [np.array(groups)[bins[feature]] for feature, groups in zip(pair.features, pair.groups, strict=True)]
             cell = own[0] * pair.shape[1] + own[1]

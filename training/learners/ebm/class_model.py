@@ -13,14 +13,6 @@ from numpy.typing import NDArray
 from models.forms.classes import HELD, ClassesEnsemble
 from models.parts.pairs import PairTerm, in_rows
 from training.learners.base.class_weights import ONE, Balance
-from training.learners.ebm.class_queries import (
-    ClassPairScores,
-    ClassPairSums,
-    ClassSums,
-    ClassVectors,
-    SlopeSums,
-    class_balance,
-)
 from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults
 from training.learners.ebm.noise import Mechanism, Noise, count_rows
 from training.learners.ebm.pairs import (
@@ -36,7 +28,8 @@ from training.learners.ebm.pairs import (
     pairs_among,
 )
 from training.learners.ebm.public_start import OFF_LOGITS, ClassSum, StartSum, caution, choose, in_scores, moved_by
-from training.learners.ebm.queries import CLIP, GRID, SCORES, BinCounts, JointCounts
+from training.learners.ebm.queries import BinCounts, JointCounts, LeafSums, PairScores, PairSums, SlopeSums
+from training.learners.ebm.residuals import CLIP, GRID, SCORES, ClassVectors, class_balance
 from training.learners.ebm.splits import partition
 from training.rows.statistics.additive_rows import Joint
 from training.session.session import Public, Releaser, Start
@@ -92,11 +85,11 @@ class ClassModel:
         ends = self._constant + self._lows.sum(axis=0), self._constant + self._highs.sum(axis=0)
         return ClassVectors(self._constant, *ends, self._clip, self.public.relation, self.noise.norm, self.weighed)
 
-    def query(self, place: int, leaves: Integers) -> ClassSums:
+    def query(self, place: int, leaves: Integers) -> LeafSums:
         """Return the sums of what is left over these leaves."""
-        return ClassSums(self.vectors(), tuple(self._terms), place, leaves, self.joints)
+        return LeafSums(self.vectors(), tuple(self._terms), place, leaves, self.joints)
 
-    def candidates(self) -> ClassPairScores | ClassPairSums:
+    def candidates(self) -> PairScores | PairSums:
         """Return the scores of the pairs that are looked at, or what adds up over institutions: of the features that
         add or take away most, in the mean over the histogram.
         """
@@ -107,16 +100,16 @@ class ClassModel:
             sizes.append(float(share @ np.abs(term - share @ term).sum(axis=1)))
         places = pairs_among(sizes)
         joints = tuple(joint_of(self.public.features, self.counts, each, SEEN) for each in places)
-        asked = ClassPairSums if self.public.shared else ClassPairScores
+        asked = PairSums if self.public.shared else PairScores
         return asked(self.vectors(), tuple(self._terms), joints)
 
-    def best(self, query: ClassPairScores | ClassPairSums, answers: Integers) -> list[Places]:
+    def best(self, query: PairScores | PairSums, answers: Integers) -> list[Places]:
         """Return those whose sums are longest, beyond what chance alone makes of them; and how many say more than
         noise.
         """
-        worth, curved = query.vectors.worth, self._shares * (1 - self._shares) * self._mean_weight()
+        worth, curved = query.residuals.worth, self._shares * (1 - self._shares) * self._mean_weight()
         noise = self._noise(self.noise.scoring, worth) * query.sensitivity(self.public.relation) / GRID
-        if isinstance(query, ClassPairSums):
+        if isinstance(query, PairSums):
             beyond, noises = gains_of(query.joints, self.counts, answers * worth, self._rows() * curved, noise)
         else:
             chance = [by_chance(joint, self.counts, self._rows()) for joint in query.joints]
@@ -156,11 +149,11 @@ class ClassModel:
         for ends, end in ((self._lows, np.min), (self._highs, np.max)):
             ends[: len(self._terms)] = [end(term, axis=0) for term in self._terms]
 
-    def start(self, query: ClassSums, sums: Integers) -> None:
+    def start(self, query: LeafSums, sums: Integers) -> None:
         """Start from the sums of all residuals at score 0: a share of each class, and so the constants. The noise
         counts as so many rows: where it drowns their number, shares stay near even.
         """
-        worth, classes = query.vectors.worth, self._shares.size
+        worth, classes = query.residuals.worth, self._shares.size
         weight = self._mean_weight()
         if self.public.start is not None:
             self._move(worth, sums)
@@ -183,12 +176,12 @@ class ClassModel:
                 moved = moved_by(_level(sums * worth), curved, noise, OFF_LOGITS)
                 self._constant = self._constant + np.rint(moved * SCORES).astype(np.int64)
 
-    def step(self, place: int, leaves: Integers, query: ClassSums, sums: Integers) -> None:
+    def step(self, place: int, leaves: Integers, query: LeafSums, sums: Integers) -> None:
         """Add rate * sum / (h + ridge * noise) on every bin of a leaf and for each class, h being its noisy rows times
         the class's curvature p (1 - p) at the start. Residuals of all classes add up to 0: so do the sums, without
         the noise that they share.
         """
-        worth, rows = query.vectors.worth, np.maximum(self.counts[place], 0)
+        worth, rows = query.residuals.worth, np.maximum(self.counts[place], 0)
         curved = self._shares * (1 - self._shares) * self._mean_weight()
         h = np.maximum(np.bincount(leaves, rows), 1)[:, None] * curved
         noise = self._noise(self.noise.summing, worth)
@@ -208,11 +201,11 @@ class ClassModel:
             self._shares, self.weighed = shares / shares.sum(), None
         self._clip = 1.0
 
-    def place(self, query: ClassSums, sums: Integers) -> None:
+    def place(self, query: LeafSums, sums: Integers) -> None:
         """Move the constants by the sums of all that is left: clipped residuals leave a rare class under-predicted.
         What is left of a class, over its share, says how far its mean chance is below that: by the log of it.
         """
-        worth = query.vectors.worth
+        worth = query.residuals.worth
         if self.public.start is not None:
             self._move(worth, sums)
             return

@@ -45,7 +45,8 @@ from training.learners.ebm.model import Model
 from training.learners.ebm.noise import DEARER, Noise, convex_noise, noise_of, unit_near
 from training.learners.ebm.pairs import AUTO, Places, asked_pairs
 from training.learners.ebm.public_start import choose
-from training.learners.ebm.queries import GRID, BinCounts, JointCounts
+from training.learners.ebm.queries import BinCounts, JointCounts
+from training.learners.ebm.residuals import GRID
 from training.session.session import Public, Releaser
 
 MAX_EPOCHS = 5000

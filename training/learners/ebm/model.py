@@ -39,19 +39,8 @@ from training.learners.ebm.public_start import (
     in_scores,
     moved_by,
 )
-from training.learners.ebm.queries import (
-    CLIP,
-    GRID,
-    SCORES,
-    BandCounts,
-    ClassResiduals,
-    LeafSums,
-    NumberResiduals,
-    PairScores,
-    PairSums,
-    Residuals,
-    SquareSum,
-)
+from training.learners.ebm.queries import BandCounts, LeafSums, PairScores, PairSums, SquareSum
+from training.learners.ebm.residuals import CLIP, GRID, SCORES, ClassResiduals, NumberResiduals, Residuals
 from training.learners.ebm.splits import partition
 from training.rows.partitions.partition import TARGET_GRID
 from training.rows.statistics.additive_rows import WIDEST, Joint
@@ -109,8 +98,7 @@ class Model:
 
     def query(self, place: int, leaves: Integers) -> LeafSums:
         """Return the sums of what is left over these leaves."""
-        relation, norm = self.public.relation, self.noise.norm
-        return LeafSums(self._residuals(), tuple(self._terms), place, leaves, norm, relation, self.joints)
+        return LeafSums(self._residuals(), tuple(self._terms), place, leaves, self.joints)
 
     def candidates(self) -> list[Places]:
         """Return the pairs that are looked at: of the features that add or take away most, in the mean over the
@@ -127,7 +115,7 @@ class Model:
         """Return how much each of these pairs leaves to explain: its score, or what adds up over institutions."""
         joints = tuple(joint_of(self.public.features, self.counts, each, SEEN) for each in places)
         asked = PairSums if self.public.shared else PairScores
-        return asked(self._residuals(), tuple(self._terms), joints, self.noise.norm, self.public.relation)
+        return asked(self._residuals(), tuple(self._terms), joints)
 
     def best(self, query: PairScores | PairSums, answers: Integers) -> list[Places]:
         """Return those whose sums are largest, beyond what chance alone makes of them; and how many say more than
@@ -351,7 +339,7 @@ class Model:
     def _residuals(self) -> Residuals:
         relation, norm = self.public.relation, self.noise.norm
         if self._number:
-            return NumberResiduals(self._constant, round(self._clip * TARGET_GRID), relation)
+            return NumberResiduals(self._constant, round(self._clip * TARGET_GRID), relation, norm)
         low, high = self._constant + sum(self._lows), self._constant + sum(self._highs)
         found = ClassResiduals(self._constant, low, high, self._clip, relation, norm, self.weighed)
         self._left = self._left if found == self._left else found  # which knows its table already

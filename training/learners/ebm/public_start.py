@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 
 from accountant.errors import PlanMismatch
 from dpserve_verify.privacy.budget import Relation
-from training.learners.ebm.class_queries import CHANCE
 from training.learners.ebm.defaults import LESS_TOLD, strength
 from training.learners.ebm.noise import Noise
-from training.learners.ebm.queries import CLIP, GRID, SCORES
+from training.learners.ebm.residuals import CHANCE, CLIP, GRID, SCORES
 from training.rows.partitions.partition import TARGET_GRID
 from training.rows.partitions.rows import Rows
 from training.rows.statistics.additive_rows import AdditiveRows
-from training.rows.statistics.softmax_rows import SoftmaxRows
+from training.rows.statistics.residuals import ClassAgreement, LeafSums, NumberAgreement, TableResiduals
 from training.session.reach import Norm
 from training.session.session import Public, Releaser, Start
 
@@ -76,7 +75,7 @@ class ChanceSum(StartSum):
         products = np.array([[-chance], [1 - chance]]) * np.arange(low, high + 1) / (CLIPPED * SCORES)
         table = np.trunc(np.clip(products, -1, 1) * self.most).astype(np.int32)
         whole = np.zeros(self.terms[0].size, np.int64)
-        return AdditiveRows(rows, self.terms).class_sums(0, whole, table, low)
+        return AdditiveRows(rows, self.terms).ask(LeafSums(TableResiduals(table, low), 0, whole))
 
 
 class ClassSum(StartSum):
@@ -85,7 +84,7 @@ class ClassSum(StartSum):
     def __call__(self, rows: Rows) -> Integers:
         chances = np.exp((self.constant - self.constant.max()) / SCORES)
         parts = np.rint(chances / chances.sum() * CHANCE).astype(np.int64)
-        return SoftmaxRows(rows, self.terms).agreement(parts, round(CLIPPED * SCORES) * CHANCE, self.most)
+        return AdditiveRows(rows, self.terms).ask(ClassAgreement(parts, round(CLIPPED * SCORES) * CHANCE, self.most))
 
 
 class NumberSum(StartSum):
@@ -95,7 +94,7 @@ class NumberSum(StartSum):
 
     def __call__(self, rows: Rows) -> Integers:
         far = min(isqrt(sum(int(np.ptp(term)) ** 2 for term in self.terms)) // 4, TARGET_GRID) + 2
-        return AdditiveRows(rows, self.terms).agreement(self.constant, far, far // 2, self.most)
+        return AdditiveRows(rows, self.terms).ask(NumberAgreement(self.constant, far, far // 2, self.most))
 
 
 def in_scores(start: Start, grid: int, limit: int) -> tuple[list[Integers], Integers]:

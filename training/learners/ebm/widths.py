@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from training.learners.base.cut_points import CellCounts, InBins
-from training.learners.ebm.class_queries import ClassPairSums, ClassSums
 from training.learners.ebm.pairs import GROUPS, SEEN
-from training.learners.ebm.queries import JointCounts, PairSums
+from training.learners.ebm.queries import JointCounts, LeafSums, PairSums
 from training.session.session import Public, Query
 
 
@@ -16,8 +15,8 @@ def most_numbers(query: Query, public: Public) -> int:
     features, inner = (query.features, query.query) if isinstance(query, InBins) else (public.features, query)
     if isinstance(inner, CellCounts):
         return int(inner.of.size)
-    outputs = max(1, len(public.classes or ())) if isinstance(inner, ClassSums | ClassPairSums) else 1
-    if isinstance(inner, PairSums | ClassPairSums):
+    outputs = inner.residuals.outputs if isinstance(inner, LeafSums | PairSums) else 1
+    if isinstance(inner, PairSums):
         return len(inner.joints) * (SEEN + 1) ** 2 * outputs
     bins = max(feature.bins for feature in features)
     paired = isinstance(inner, JointCounts) or bool(getattr(inner, "joints", ()))

@@ -1,13 +1,14 @@
-"""Rows seen by a released additive model: the score of each row, and integer sums of residuals over leaves.
+"""Rows seen by a released additive model: the score of each row, or one for each of several classes, and counts of
+rows.
 
 The terms and the leaves are public; what the rows derive from them stays with them, as a cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,6 @@ from training.rows.partitions.partition import Integers, Partition
 from training.rows.partitions.rows import Rows
 
 MEMO = "additive"
-BLOCK = 1 << 20  # rows whose values are held at one time
 WIDEST = 1 << 30  # of a score without its constant, whatever the row: 32 bits hold it, and what is added to it
 
 
@@ -58,8 +58,8 @@ class Joint:
 
 @dataclass
 class Progress:
-    """Kept in `memo`: the terms that were applied, and the score of each row by them, without the constant; and the
-    cell of each row of every joint."""
+    """Kept in `memo`: the terms that were applied, and the score of each row by them, (rows,) or (rows, classes),
+    without the constant; and the cell of each row of every joint."""
 
     terms: tuple[Integers, ...]
     scores: NDArray[np.int32]
@@ -72,10 +72,17 @@ class Progress:
         return part.codes(feature) if feature < features else self.cells[feature - features]
 
 
+class Statistic(Protocol):
+    """What is asked of rows and their scores."""
+
+    def __call__(self, part: Partition, progress: Progress) -> Integers:
+        """Answer for one partition: what adds up over partitions."""
+
+
 class AdditiveRows:
     """Rows under the terms released so far, one (bins,) array of integers per feature, and then one (cells,) for each
-    of the `joints`, which stand behind the features. Arrays are not changed once they were given here: a term that is
-    the same object is not looked at again.
+    of the `joints`, which stand behind the features; of several classes (bins, classes) and (cells, classes). Arrays
+    are not changed once they were given here: a term that is the same object is not looked at again.
     """
 
     def __init__(self, rows: Rows, terms: Sequence[Integers], joints: tuple[Joint, ...] = ()) -> None:
@@ -85,156 +92,23 @@ class AdditiveRows:
             raise InputError(f"terms: the largest of each may add up to at most {WIDEST}")
         self._rows, self._model = rows, (tuple(terms), joints)
 
-    def class_sums(self, feature: int, leaves: Integers, table: NDArray[np.int32], low: int) -> Integers:
-        """Sum per leaf of table[label, score - low]; `low` without the constant. (leaves,)"""
-        return self._rows.ask(ClassSums(self._model, feature, leaves, table, low))
-
-    def number_sums(self, feature: int, leaves: Integers, constant: int, clip: int, factor: int) -> Integers:
-        """Sum per leaf of the clipped residuals times factor / 2^FRACTION, toward zero. (leaves,)"""
-        return self._rows.ask(NumberSums(self._model, feature, leaves, constant, clip, factor))
-
-    def class_cells(self, pairs: Sequence[Joint], table: NDArray[np.int32], low: int) -> Integers:
-        """Return `class_sums` per cell of each pair: (pairs, most cells), 0 where a pair has fewer."""
-        return self._rows.ask(ClassCells(self._model, tuple(pairs), table, low))
-
-    def number_cells(self, pairs: Sequence[Joint], constant: int, clip: int, factor: int) -> Integers:
-        """Return `number_sums` per cell of each pair: (pairs, most cells), 0 where a pair has fewer."""
-        return self._rows.ask(NumberCells(self._model, tuple(pairs), constant, clip, factor))
-
-    def agreement(self, constant: int, left: int, added: int, most: int) -> Integers:
-        """Sum what scores add, clipped to -added..added, times what the constant leaves of targets, clipped to
-        -left..left, in steps of `left` * `added` / `most`, toward zero. (1,)
-        """
-        return self._rows.ask(Agreement(self._model, constant, left, added, most))
-
-    def band_counts(self, last: Integers) -> Integers:
-        """Return rows per class and band of scores: (2, bands); `last`: the last score of every band but the highest,
-        without the constant.
-        """
-        return self._rows.ask(BandCounts(self._model, last))
+    def ask(self, statistic: Statistic) -> Integers:
+        """Return what the rows answer with these scores, all partitions together."""
+        return self._rows.ask(Scored(self._model, statistic))
 
 
 Model = tuple[tuple[Integers, ...], tuple[Joint, ...]]  # terms, and the joints that the last of them are of
 
 
-@dataclass(frozen=True)
-class ClassSums:
-    """As `AdditiveRows.class_sums`."""
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """A statistic under a model."""
 
     model: Model
-    feature: int
-    leaves: Integers
-    table: NDArray[np.int32]
-    low: int
+    statistic: Statistic
 
     def __call__(self, part: Partition) -> Integers:
-        progress = _score_rows(part, self.model)
-        columns = progress.codes(part, self.feature), self.leaves, part.labels, progress.scores
-        return kernels.additive.sum_classes(*columns, self.table, self.low, int(self.leaves.max()) + 1)
-
-
-@dataclass(frozen=True)
-class NumberSums:
-    """As `AdditiveRows.number_sums`."""
-
-    model: Model
-    feature: int
-    leaves: Integers
-    constant: int
-    clip: int
-    factor: int
-
-    def __call__(self, part: Partition) -> Integers:
-        progress = _score_rows(part, self.model)
-        columns = progress.codes(part, self.feature), self.leaves, part.targets, progress.scores
-        return kernels.additive.sum_numbers(*columns, self.constant, self.clip, self.factor, int(self.leaves.max()) + 1)
-
-
-@dataclass(frozen=True)
-class ClassCells:
-    """As `AdditiveRows.class_cells`."""
-
-    model: Model
-    pairs: tuple[Joint, ...]
-    table: NDArray[np.int32]
-    low: int
-
-    def __call__(self, part: Partition) -> Integers:
-        scores = _score_rows(part, self.model).scores
-
-        def values(some: slice, found: NDArray[np.int32]) -> None:
-            kernels.additive.class_values(part.labels[some], scores[some], self.table, self.low, found)
-
-        return _cell_sums(part, self.pairs, values)
-
-
-@dataclass(frozen=True)
-class NumberCells:
-    """As `AdditiveRows.number_cells`."""
-
-    model: Model
-    pairs: tuple[Joint, ...]
-    constant: int
-    clip: int
-    factor: int
-
-    def __call__(self, part: Partition) -> Integers:
-        scores, about = _score_rows(part, self.model).scores, (self.constant, self.clip, self.factor)
-
-        def values(some: slice, found: NDArray[np.int32]) -> None:
-            kernels.additive.number_values(part.targets[some], scores[some], *about, found)
-
-        return _cell_sums(part, self.pairs, values)
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """As `AdditiveRows.agreement`."""
-
-    model: Model
-    constant: int
-    left: int
-    added: int
-    most: int
-
-    def __call__(self, part: Partition) -> Integers:
-        scores, total = _score_rows(part, self.model).scores, 0
-        for start in range(0, part.size, BLOCK):
-            block = slice(start, start + BLOCK)
-            left = np.clip(part.targets[block].astype(np.int64) - self.constant, -self.left, self.left)
-            products = left * np.clip(scores[block].astype(np.int64), -self.added, self.added)
-            total += int((np.sign(products) * (np.abs(products) * self.most // (self.left * self.added))).sum())
-        return np.array([total], np.int64)
-
-
-@dataclass(frozen=True)
-class BandCounts:
-    """As `AdditiveRows.band_counts`."""
-
-    model: Model
-    last: Integers
-
-    def __call__(self, part: Partition) -> Integers:
-        return kernels.additive.count_bands(part.labels, _score_rows(part, self.model).scores, self.last)
-
-
-def _cell_sums(
-    part: Partition, pairs: tuple[Joint, ...], values: Callable[[slice, NDArray[np.int32]], None]
-) -> Integers:
-    """Add up what `values` writes of some rows over the cells of each pair: block by block, so that no value is held
-    for long.
-    """
-    cell_sums = np.zeros((len(pairs), max(pair.cells for pair in pairs)), np.int64)
-    sides, buffer = [pair.sides(part) for pair in pairs], np.empty(min(part.size, BLOCK), np.int32)
-    for start in range(0, part.size, BLOCK):
-        block = slice(start, min(start + BLOCK, part.size))
-        row_values = buffer[: block.stop - start]
-        values(block, row_values)
-        for pair, (first, second, down, across), sums in zip(pairs, sides, cell_sums, strict=True):
-            sums[: pair.cells] += kernels.additive.sum_joint(
-                first[block], second[block], down, across, row_values, pair.cells
-            )
-    return cell_sums
+        return self.statistic(part, _score_rows(part, self.model))
 
 
 @dataclass(frozen=True)
@@ -272,15 +146,18 @@ def _score_rows(part: Partition, model: Model) -> Progress:
     """Return the score of each row by these terms, and its cell of every joint."""
     terms, joints = model
     progress: Progress | None = part.memo.pop(MEMO, None)  # nothing half done is found after an exception
-    if progress is None or progress.joints != joints[: len(progress.joints)]:
-        none = tuple(np.zeros(width, np.int64) for width in part.widths)
-        progress = Progress(none, np.zeros(part.size, np.int32), (), [])
-    new_joints = joints[len(progress.joints) :]
-    before = (*progress.terms, *(np.zeros(joint.cells, np.int64) for joint in new_joints))
-    progress = Progress(terms, progress.scores, joints, [*progress.cells, *(joint.codes(part) for joint in new_joints)])
+    shape = part.size, *terms[0].shape[1:]
+    if progress is None or progress.scores.shape != shape or progress.joints != joints[: len(progress.joints)]:
+        scores = scratch_array((part.size, terms[0][0].size), np.uint32, part.folder).view(np.int32).reshape(shape)
+        scores[:] = 0
+        progress = Progress((), scores, (), [])
+    before = (*progress.terms, *(np.zeros_like(term) for term in terms[len(progress.terms) :]))
+    cells = [*progress.cells, *(joint.codes(part) for joint in joints[len(progress.joints) :])]
+    progress = Progress(terms, progress.scores, joints, cells)
+    add = kernels.additive.add_change if progress.scores.ndim == 1 else kernels.softmax.add_changes
     for feature, (old, new) in enumerate(zip(before, terms, strict=True)):
         if old is not new and not np.array_equal(old, new):  # elsewhere every question brings its own
-            kernels.additive.add_change(progress.codes(part, feature), (new - old).astype(np.int32), progress.scores)
+            add(progress.codes(part, feature), (new - old).astype(np.int32), progress.scores)
     part.memo[MEMO] = progress
     return progress
 

@@ -23,17 +23,8 @@ from training.learners.ebm.defaults import EbmDefaults
 from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
 from training.learners.ebm.model import Model
 from training.learners.ebm.noise import noise_of
-from training.learners.ebm.queries import (
-    CLIP,
-    GRID,
-    SCORES,
-    BandCounts,
-    BinCounts,
-    ClassResiduals,
-    LeafSums,
-    NumberResiduals,
-    SquareSum,
-)
+from training.learners.ebm.queries import BandCounts, BinCounts, LeafSums, SquareSum
+from training.learners.ebm.residuals import CLIP, GRID, SCORES, ClassResiduals, NumberResiduals
 from training.learners.ebm.splits import partition
 from training.rows.partitions.partition import TARGET_GRID
 from training.rows.partitions.rows import Rows
@@ -201,7 +192,7 @@ def test_the_noise_shrinks_where_the_released_terms_say_little():
 @pytest.mark.parametrize("clip", [1, 3, 1000, TARGET_GRID // 3, TARGET_GRID, 2 * TARGET_GRID])
 def test_number_residuals_do_not_exceed_the_sensitivity(clip, relation):
     for norm in ("l1", "l2"):
-        assert GRID * 0.99 < reach(*NumberResiduals(0, clip, relation).extremes(), relation, norm) <= GRID
+        assert GRID * 0.99 < reach(*NumberResiduals(0, clip, relation, norm).extremes(), relation, norm) <= GRID
 
 
 def test_a_range_far_from_zero_moves_nothing_further():
@@ -213,7 +204,7 @@ def test_a_range_far_from_zero_moves_nothing_further():
         public = Public(
             schema.features, "y", None, 2, ADD, Budget.of("1", "0.000001"), False, target_range=schema.target_range
         )
-        query = LeafSums(NumberResiduals(0, TARGET_GRID, ADD), (np.zeros(3, np.int64),), 0, np.arange(3), "l2", ADD)
+        query = LeafSums(NumberResiduals(0, TARGET_GRID, ADD, "l2"), (np.zeros(3, np.int64),), 0, np.arange(3))
         one = [pa.table({"member": [True] * n}) for n in (1, 2)]
         sums = [query(rows_of(schema, X, pa.array([low + 0.5] + [low + 1.0] * (len(X) - 1)), ADD)) for X in one]
         assert np.abs(sums[1] - sums[0]).max() <= sensitivity_of(query, public) == GRID
@@ -244,7 +235,7 @@ def test_class_sums_are_those_of_every_row_by_itself(threads, size):
     for i in range(rows.size):
         score = 70 + sum(int(term[code]) for term, code in zip(terms, rows.bins[:, i], strict=True))
         expected[leaves[rows.bins[0, i]]] += residuals.table[rows.labels[i], min(max(score, -2000), 3000) + 2000]
-    query = LeafSums(residuals, terms, 0, leaves, "l2", ADD)
+    query = LeafSums(residuals, terms, 0, leaves)
     assert query(rows).tolist() == expected.tolist() == query(rows).tolist()
 
 
@@ -253,14 +244,14 @@ def test_class_sums_are_those_of_every_row_by_itself(threads, size):
 def test_number_sums_are_those_of_every_row_by_itself(clip, relation):
     rows = made_rows("number")
     terms, leaves = made_terms(rows, TARGET_GRID), np.arange(rows.widths[1])
-    residuals = NumberResiduals(-5, clip, relation)
+    residuals = NumberResiduals(-5, clip, relation, "l2")
     expected = np.zeros(len(leaves), np.int64)
     for i in range(rows.size):
         score = -5 + sum(int(term[code]) for term, code in zip(terms, rows.bins[:, i], strict=True))
         rest = int(rows.targets[i]) - score
         part = min(abs(rest), clip) * residuals.factor // 2**20
         expected[leaves[rows.bins[1, i]]] += part if rest > 0 else -part
-    assert LeafSums(residuals, terms, 1, leaves, "l2", relation)(rows).tolist() == expected.tolist()
+    assert LeafSums(residuals, terms, 1, leaves)(rows).tolist() == expected.tolist()
 
 
 def test_rows_follow_the_terms_forth_and_back():
@@ -268,8 +259,8 @@ def test_rows_follow_the_terms_forth_and_back():
     residuals, leaves = ClassResiduals(0, -9000, 9000, 1.0, ADD, "l2"), np.arange(rows.widths[0])
     steps = [made_terms(rows, 3000, seed) for seed in (3, 4, 3)]
     steps.insert(1, (*steps[0][:2], steps[1][2]))  # one term is another, the rest are the same objects
-    kept = [LeafSums(residuals, terms, 0, leaves, "l2", ADD)(rows).tolist() for terms in steps]
-    fresh = [LeafSums(residuals, terms, 0, leaves, "l2", ADD)(made_rows("class")).tolist() for terms in steps]
+    kept = [LeafSums(residuals, terms, 0, leaves)(rows).tolist() for terms in steps]
+    fresh = [LeafSums(residuals, terms, 0, leaves)(made_rows("class")).tolist() for terms in steps]
     assert kept == fresh
     assert kept[0] == kept[3] != kept[1]
 

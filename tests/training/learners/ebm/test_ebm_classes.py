@@ -22,19 +22,8 @@ from models.onnx.export import to_onnx
 from models.onnx.runtime import OnnxModel
 from training.calibration.calibrate import calibrate, rehearse
 from training.learners import DPEBMClassifier
-from training.learners.ebm.class_queries import (
-    CHANCE,
-    FARTHEST,
-    ClassPairScores,
-    ClassPairSums,
-    ClassSums,
-    ClassVectors,
-    SlopeSums,
-    class_balance,
-    lengths,
-    together,
-)
-from training.learners.ebm.queries import GRID, SCORES
+from training.learners.ebm.queries import FARTHEST, LeafSums, PairScores, PairSums, SlopeSums, lengths, together
+from training.learners.ebm.residuals import CHANCE, GRID, SCORES, ClassVectors, class_balance
 from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import parse_schema
 from training.rows.statistics.additive_rows import Joint
@@ -144,7 +133,7 @@ def test_no_row_s_vector_is_longer_than_it_may_be_and_some_are_nearly_as_long(sp
     vectors, longest = ClassVectors(constant, *ends, clip, relation, norm, weighed), 0.0
     for code, label in [(code, label) for code in range(17) for label in range(4)]:
         row = Rows(np.array([[code], [code % 5]], np.uint8), np.array([label], np.uint8), [17, 5], 4)
-        found = ClassSums(vectors, terms, 0, np.zeros(17, np.int64))(row).tolist()
+        found = LeafSums(vectors, terms, 0, np.zeros(17, np.int64))(row).tolist()
         square = sum(part * part for part in found)
         size = sum(map(abs, found)) if norm == "l1" else isqrt(square - 1) + 1 if square else 0
         assert size <= vectors.most[label] <= vectors.longest == GRID // (1 if relation is ADD else 2)
@@ -177,7 +166,7 @@ def test_sums_are_those_of_every_row_by_itself(threads, size, relation):
         left[rows.labels[i]] += 1
         by = min(1.0, vectors.length / CHANCE / np.linalg.norm(left))
         expected[leaves[rows.bins[0, i]]] += left * by / vectors.worth
-    query = ClassSums(vectors, terms, 0, leaves)
+    query = LeafSums(vectors, terms, 0, leaves)
     found = query(rows)
     np.testing.assert_allclose(found.reshape(5, 4), expected, atol=rows.size * 40)  # of a million steps a row
     assert found.tolist() == query(rows).tolist() == query(again(7, rows)).tolist()
@@ -188,11 +177,11 @@ def test_rows_follow_the_terms_forth_and_back_and_too_large_ones_are_refused():
     vectors = ClassVectors(none, none, none, 1.0, ADD, "l2")
     first, second = made_terms(3000), made_terms(9000)
     steps = [first, (first[0], second[1]), second, first]
-    seen = [ClassSums(vectors, terms, 0, leaves)(rows).tolist() for terms in steps]
-    assert seen == [ClassSums(vectors, terms, 0, leaves)(made_rows()).tolist() for terms in steps]
+    seen = [LeafSums(vectors, terms, 0, leaves)(rows).tolist() for terms in steps]
+    assert seen == [LeafSums(vectors, terms, 0, leaves)(made_rows()).tolist() for terms in steps]
     assert seen[0] == seen[3] != seen[1]
     with pytest.raises(InputError, match="terms"):
-        ClassSums(vectors, (first[0], second[1] + (1 << 30)), 0, leaves)(rows)
+        LeafSums(vectors, (first[0], second[1] + (1 << 30)), 0, leaves)(rows)
 
 
 @BOTH
@@ -304,7 +293,7 @@ features:
 
 @NORMS
 @BOTH
-@pytest.mark.parametrize("asked", [ClassPairScores, ClassPairSums])
+@pytest.mark.parametrize("asked", [PairScores, PairSums])
 def test_scores_and_sums_of_pairs_move_no_further_than_they_say(relation, norm, asked):
     """Every pair of neighbours with at most two rows in common, and rows that add up in one row of the cells."""
     pair = Joint((0, 1), ((0, 1, 2), (0, 1, 2)))
@@ -326,7 +315,7 @@ def test_scores_and_sums_of_pairs_move_no_further_than_they_say(relation, norm, 
             moved = [scores((*shared, row)) - other for other in others]
             worst = max(worst, *(np.abs(each).sum() if norm == "l1" else np.linalg.norm(each) for each in moved))
     limit = query.sensitivity(relation)
-    most = query.most if asked is ClassPairScores else GRID
+    most = query.most if asked is PairScores else GRID
     assert limit == (4 * most if norm == "l1" else 2 * most)
     near = (0.99 if relation is ADD else 0.49) * (0.61 if norm == "l1" else 1)  # L2 within L1; no two rows opposite
     assert near * limit < worst <= limit

@@ -22,13 +22,16 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
 from training.learners.ebm.pairs import Asked, asked_pairs, cells_partition, groups_of, pairs_among
-from training.learners.ebm.queries import GRID, JointCounts, LeafSums, NumberResiduals, PairScores, PairSums
+from training.learners.ebm.queries import JointCounts, LeafSums, PairScores, PairSums
 from training.learners.ebm.queries import together as score_of_table
+from training.learners.ebm.residuals import GRID, NumberResiduals
 from training.learners.parameters import learner_of, stored
 from training.rows.partitions.partition import TARGET_GRID
 from training.rows.partitions.rows import Rows
 from training.rows.schema.column_rules import Columns
 from training.rows.statistics.additive_rows import AdditiveRows, Joint
+from training.rows.statistics.residuals import LeafSums as RowSums
+from training.rows.statistics.residuals import TableResiduals
 from training.session.session import Public, Rehearsal, Session, sensitivity_of
 
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
@@ -145,7 +148,7 @@ def test_residuals_twice_too_large_are_refused_before_they_are_scored():
     with patch.object(NumberResiduals, "most", 2 * GRID):
         terms = (np.zeros(3, np.int64),) * 3
         for asked in (PairScores, PairSums):
-            query = asked(NumberResiduals(0, TARGET_GRID, ADD), terms, (joint,), "l2", ADD)
+            query = asked(NumberResiduals(0, TARGET_GRID, ADD, "l2"), terms, (joint,))
             with pytest.raises(PlanMismatch, match="sensitivity"):
                 query(None)
 
@@ -163,7 +166,7 @@ WORST = {  # what is there, and the row that is more or another
 
 def score_of(relation) -> PairScores:
     joint = Joint((0, 1), ((0, 1, 2),) * 2)
-    return PairScores(NumberResiduals(0, TARGET_GRID, relation), (np.zeros(3, np.int64),) * 3, (joint,), "l1", relation)
+    return PairScores(NumberResiduals(0, TARGET_GRID, relation, "l1"), (np.zeros(3, np.int64),) * 3, (joint,))
 
 
 @pytest.mark.slow
@@ -313,7 +316,7 @@ def test_terms_of_pairs_reach_every_row():
         wanted = wanted + (more[0][joint.codes(part)] if more else 0)
         model = AdditiveRows(rows, (*terms, *more), joints)
         table = np.arange(2 * 101, dtype=np.int32).reshape(2, 101)
-        sums = model.class_sums(0, np.zeros(3, np.int64), table, -50)
+        sums = model.ask(RowSums(TableResiduals(table, -50), 0, np.zeros(3, np.int64)))
         assert sums.tolist() == [int(table[rows.labels, wanted + 50].sum())]
 
 
@@ -325,8 +328,8 @@ def test_only_the_features_that_matter_most_are_looked_at():
 
 def test_what_one_feature_leaves_by_itself_is_no_reason_to_look_at_two():
     alone = [[3, 6], [-1, -2]], [[3, -1], [6, -2]], [[1, 1], [1, 5]]
-    assert [score_of_table(np.array(table)) for table in alone] == [0, 0, 0]
-    assert score_of_table(np.array([[2, -2], [-2, 2]])) == 8
+    assert [score_of_table(np.array(table)[..., None]) for table in alone] == [0, 0, 0]
+    assert score_of_table(np.array([[2, -2], [-2, 2]])[..., None]) == 8
 
 
 def test_no_pairs_are_found_by_shared_sums_unless_asked_for():
@@ -344,8 +347,8 @@ def test_sums_over_cells_add_up_and_are_those_of_single_rows():
     random = np.random.default_rng(1)
     data = tuple(map(tuple, random.integers(0, 2, (40, 4)).tolist()))
     joints = tuple(Joint(at, ((0, 1, 2), (0, 1, 1))) for at in ((0, 1), (0, 2)))
-    residuals, terms = NumberResiduals(0, TARGET_GRID, ADD), (np.zeros(3, np.int64),) * 3
-    query = PairSums(residuals, terms, joints, "l2", ADD)
+    residuals, terms = NumberResiduals(0, TARGET_GRID, ADD, "l2"), (np.zeros(3, np.int64),) * 3
+    query = PairSums(residuals, terms, joints)
     rows = [tuple((*row[:3], TARGET_GRID // (row[3] + 1)) for row in part) for part in (data, data[:7], data[7:])]
     whole, *parts = (query(rows_of("number", part)) for part in rows)
     assert (parts[0] + parts[1]).tolist() == whole.tolist()

@@ -15,7 +15,7 @@ from training.learners.ebm.defaults import DOUBT, EbmDefaults, ebm_defaults
 from training.learners.ebm.ebm import DPEBMRegressor
 from training.learners.ebm.model import Model
 from training.learners.ebm.noise import noise_of
-from training.learners.ebm.queries import GRID
+from training.learners.ebm.residuals import GRID
 from training.rows.partitions.partition import TARGET_GRID
 from training.rows.schema.column_rules import Columns
 from training.session.session import Public

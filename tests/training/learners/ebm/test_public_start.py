@@ -19,7 +19,7 @@ from models.features.features import BooleanFeature, CategoricalFeature, Numeric
 from training.calibration.calibrate import rehearse
 from training.learners.ebm.ebm import DPEBMClassifier
 from training.learners.ebm.public_start import ChanceSum, ClassSum, NumberSum, StartSum
-from training.learners.ebm.queries import SCORES
+from training.learners.ebm.residuals import SCORES
 from training.planning.starts import learn_openly, score_of
 from training.replay.report import check
 from training.rows.partitions.partition import TARGET_GRID
