@@ -38,39 +38,46 @@ SHIFT, TAIL = 2, 17  # scores are rounded to 2^SHIFT before they are exponents, 
 
 
 class Residuals(Protocol):
-    """What is left to explain of a row, `outputs` numbers. `worth`: one grid step of a sum, in logits or half ranges;
-    `per`, `words`: what a plan says of sums and of class weights; `longest`: what a row adds to a sum at most, in size
-    or length; `moved`: how far a row moves sums over leaves at most, in the norm; `scored`: and a pair's score.
-    """
+    """What is left to explain of a row."""
 
     @property
-    def relation(self) -> Relation: ...
+    def relation(self) -> Relation:
+        """Return the relation of neighbours that they are scaled for."""
 
     @property
-    def norm(self) -> Norm: ...
+    def norm(self) -> Norm:
+        """Return the norm that they are scaled for."""
 
     @property
-    def outputs(self) -> int: ...
+    def outputs(self) -> int:
+        """Count the numbers of a row."""
 
     @property
-    def per(self) -> str: ...
+    def per(self) -> str:
+        """Return what a plan says of sums, beside leaves."""
 
     @property
-    def words(self) -> str: ...
+    def words(self) -> str:
+        """Return what a plan says of class weights."""
 
     @property
-    def worth(self) -> float: ...
+    def worth(self) -> float:
+        """Return the worth of one grid step of a sum, in logits or half ranges."""
 
     @property
-    def longest(self) -> int: ...
+    def longest(self) -> int:
+        """Return what a row adds to a sum at most, in size or length."""
 
     @property
-    def moved(self) -> int: ...
+    def moved(self) -> int:
+        """Return how far a row moves sums over leaves at most, in the norm."""
 
     @property
-    def scored(self) -> int: ...
+    def scored(self) -> int:
+        """Return how far a row moves a pair's score at most."""
 
-    def of_rows(self) -> RowResiduals: ...
+    def of_rows(self) -> RowResiduals:
+        """Return what sums them over rows, in grid steps."""
 
 
 class _OneNumber:
