@@ -143,7 +143,7 @@ accountant/access: dpserve_verify(. entries formats keys) accountant(. keys ledg
 accountant/audit: dpserve_verify(. audit entries formats keys log system) accountant(home log store)
 accountant/certificates: dpserve_verify(certificates formats keys privacy) accountant(. keys ledger/families
     privacy)
-accountant/home: dpserve_verify(. keys log system) accountant(keys ledger log store system)
+accountant/home: dpserve_verify(. keys log system) accountant(. keys ledger log store store/migrations system)
 accountant/keys: dpserve_verify(. keys system) accountant(store system)
 accountant/ledger: dpserve_verify(. entries formats keys log privacy) accountant(. keys ledger/families log privacy
     store system)

@@ -21,7 +21,7 @@ from accountant.log.last_seen import HighWater
 from accountant.store import engines
 from accountant.store.engines import without_secrets
 from accountant.store.job_notifications import JobNotifications
-from accountant.store.store import Store, size
+from accountant.store.store import Store, Tables, size
 from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError, KeyInvalid, LedgerInvalid
 from dpserve_verify.keys.trust import PublicKeys
@@ -29,8 +29,10 @@ from dpserve_verify.system.files import replace_file
 from dpserve_verify.system.user_folder import user_folder
 
 if TYPE_CHECKING:
+    from accountant.home import migration
     from accountant.keys import signers
 else:
+    migration = later("accountant.home.migration")
     signers = later("accountant.keys.signers")
 
 DEFAULT_HOME = ".local/share/dpserve"
@@ -137,11 +139,11 @@ class Home:
             replace_file(self.path / TRUST, self.trust.to_json(), 0o644, alone=True)
 
     @classmethod
-    def open(cls, environment: Mapping[str, str] = os.environ) -> Home:
+    def open(cls, environment: Mapping[str, str] = os.environ, tables: Tables = Tables.CURRENT) -> Home:
         """Open an existing home, failing closed. What a cut has left half done is made good.
 
         Raises:
-            InputError: there is no home at that place.
+            InputError: there is no home at that place, or the ledger's tables are not as `tables` says.
             KeyInvalid: keys are missing, readable by others, or not the ledger's.
             LedgerInvalid: the ledger is not the one that these keys signed last: rolled back, rewritten, or gone.
             LedgerUnavailable: the database or the high-water mark cannot be used.
@@ -156,7 +158,10 @@ class Home:
             raise LedgerInvalid("ledger: its file is gone, but these keys have signed a ledger before; restore a copy")
         with ExitStack() as refusal:
             refusal.callback(database.close)  # or its file stays open, and a copy that is put there is not read
-            database.create()
+            if tables is Tables.MIGRATE:
+                migration.bring_forward(path, database)
+            else:
+                database.require_tables(tables)
             keys = opening.open_keys(path / "keys", database, settings(environment)["DPSERVE_ISSUER_KEY"].value)
             with database.reading() as connection:
                 empty = size(connection) == 0

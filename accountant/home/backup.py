@@ -22,23 +22,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, select
 
 from accountant.home import Home, place
 from accountant.home.contents import LEDGER, MARK, Kind, files_in, place_of
+from accountant.home.table_copies import copy_rows
 from accountant.log import stored_proofs
 from accountant.log.entries import latest_checkpoint
 from accountant.log.last_seen import HighWater
-from accountant.store import engines
+from accountant.store import engines, migrations
 from accountant.store.store import Store, Tree, size, stream
-from accountant.store.tables import META, block_table, dataset_table
+from accountant.store.tables import block_table, dataset_table
 from dpserve_verify.errors import InputError, LedgerInvalid, LedgerUnavailable
 from dpserve_verify.log.notes import parse_checkpoint
 from dpserve_verify.log.proofs import parse_proof
 from dpserve_verify.system.files import PRIVATE, replace_file
 
 MANIFEST, PROOF = "backup.json", ".tlog-proof"
-FORM, BATCH, CHUNK = 1, 1000, 1 << 20  # rows, bytes
+FORM, CHUNK = 1, 1 << 20  # bytes
 TRIES = 10  # at a moment in which nothing changed since it was copied
 Stamp: TypeAlias = tuple[int, int, int]
 
@@ -73,8 +74,9 @@ def back_up(home: Home, to: Path) -> Backup:
         engines.disable_timeout(snapshot)
         root = Tree(snapshot).root()
         copy = Store(f"sqlite:///{(to / LEDGER).absolute()}")
-        copy.create()
-        _copy_rows(snapshot, copy)
+        copy.create(to=migrations.require_known(snapshot))
+        with copy.writing() as target:
+            copy_rows(snapshot, target)
     with copy.reading() as connection:
         _copy_entered(home.path, to, connection, done)
     copy.close()
@@ -211,21 +213,6 @@ def _write(source: Path, target: Path) -> str:
     return digest.hexdigest()
 
 
-def _copy_rows(source: Connection, target: Store) -> None:
-    """Copy every row of every table, in one transaction."""
-    with target.writing() as connection:
-        engines.disable_timeout(connection)
-        for table in META.sorted_tables:
-            batch: list[dict[str, Any]] = []
-            for row in stream(source, select(table)):
-                batch.append(dict(row._mapping))
-                if len(batch) == BATCH:
-                    connection.execute(insert(table), batch)
-                    batch = []
-            if batch:
-                connection.execute(insert(table), batch)
-
-
 @dataclass(frozen=True)
 class Restored:
     """What was put back. `made`: the time of the backup; `rebuilt`: the files that were made again."""
@@ -279,8 +266,9 @@ def _restore_ledger(path: Path, url: str) -> None:
     with database.reading() as connection:
         if size(connection):
             raise InputError("database: holds a ledger already; name an empty one with DPSERVE_LEDGER_URL")
-    with copy.reading() as connection:
-        _copy_rows(connection, database)
+    with copy.reading() as connection, database.writing() as target:
+        engines.disable_timeout(target)
+        copy_rows(connection, target)
     copy.close()
     database.close()
     for leftover in path.glob(f"{staged.name}*"):

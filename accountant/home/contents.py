@@ -38,6 +38,7 @@ PLACES = (
     Place("**.partial", Kind.NEVER, "files that are being written"),
     Place("ledger.db", Kind.KEEP, "the ledger, in SQLite; a backup holds it so whatever the database"),
     Place("ledger.db-*", Kind.NEVER, "SQLite's own log of writes"),
+    Place("ledger-*.db", Kind.NEVER, "the ledger as it was before `dpserve migrate`"),
     Place("keys/newest.bin", Kind.REBUILD, "a cache of the ledger"),
     Place("keys/spenders.bin", Kind.REBUILD, "a cache of the ledger"),
     Place("keys/judge.db", Kind.REBUILD, "a cache of the ledger"),

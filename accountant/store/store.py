@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from enum import Enum
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -43,6 +44,16 @@ _NEW_ENTRY, _NEW_NODE = (insert(each).execution_options(**LATER) for each in (en
 Place: TypeAlias = tuple[int, int]  # (level, index)
 
 
+class Tables(Enum):
+    """What tables somebody needs who opens a ledger. `CURRENT`: those of this version. `KNOWN`: of this or an earlier
+    one, which are left as they are. `MIGRATE`: earlier ones are brought to this version.
+    """
+
+    CURRENT = "current"
+    KNOWN = "known"
+    MIGRATE = "migrate"
+
+
 class Store:
     """A database URL, opened: `sqlite:///...` or `postgresql+psycopg://...` (see `engines`). `revision`: what its
     tables were of before `create` brought them to `newest_revision`; None where there were none.
@@ -60,21 +71,34 @@ class Store:
         """Return the revision to which this version brings the tables."""
         return migrations.HEAD
 
-    def create(self) -> None:
+    def require_tables(self, tables: Tables) -> None:
+        """Make the tables where there are none. InputError where they are not as readers need them."""
+        require = migrations.require_current if tables is Tables.CURRENT else migrations.require_known
+        with self.reading() as connection:
+            self.revision = require(connection)
+        if self.revision is None:
+            self.create()
+        self._was_there = True
+
+    def create(self, keep: Callable[[Connection, str], object] | None = None, to: str | None = None) -> None:
         """Create the tables and triggers, or bring them to the newest revision: one process at a time, in one
         transaction. LedgerUnavailable while a job runs that an earlier version has started: it could not end it.
+        `keep`: copies older ones first, of the revision that it is told. `to`: the revision, where it is an older one.
         """
+        to = to or migrations.HEAD
         with self.reading() as connection:
             self.revision = migrations.revision(connection)
-            if self.revision == migrations.HEAD:
+            if self.revision == to:
                 self._was_there = True
                 return
         with self.writing() as connection:
             self.revision = migrations.revision(connection)
             engines.disable_timeout(connection)
             if self.revision in migrations.KNOWN[:-1]:
-                _require_idle(connection, self.revision)
-            migrations.upgrade(connection)
+                require_idle(connection, self.revision)
+                if keep is not None:
+                    keep(connection, self.revision)
+            migrations.upgrade(connection, to)
         self._was_there = True
 
     @contextmanager
@@ -149,7 +173,7 @@ class Store:
         self.engine.dispose()
 
 
-def _require_idle(connection: Connection, revision: str) -> None:
+def require_idle(connection: Connection, revision: str) -> None:
     """Raise LedgerUnavailable while somebody holds a job that has started and lives, by its lease."""
     running = (job_table.c.state == "started") & (job_table.c.expires > engines.clock(connection))
     seqs = connection.execute(select(job_table.c.seq).where(running).order_by(job_table.c.seq)).scalars().all()

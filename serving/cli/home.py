@@ -12,8 +12,10 @@ import typer
 from accountant.home import Home
 from accountant.home.backup import back_up
 from accountant.home.backup import restore as restore_home
+from accountant.home.migration import copy_of, put_back
 from accountant.ledger.archive import archive
 from accountant.ledger.families.records import Why
+from accountant.store.store import Tables
 from dpserve_verify.errors import VerificationError
 from serving.cli.backends.user import require_access, this_user
 from serving.cli.complete import Model
@@ -22,20 +24,33 @@ from serving.cli.terminal import Json, align_columns, note, paint, show, show_bu
 Reason = Annotated[str, typer.Option("--reason", help="Why. It stays in the ledger permanently.")]
 
 
-def migrate(json: Json = False) -> None:
+def migrate(
+    back: Annotated[
+        bool, typer.Option("--back", help="Put the earlier tables back, while nothing was entered since.")
+    ] = False,
+    json: Json = False,
+) -> None:
     """Bring the ledger's tables to this version, and say from which revision to which. Entries are never touched.
 
-    Every command that opens the home does the same; this one does nothing else, for a step of an upgrade. It is one
-    transaction, of one process at a time; while a job runs that an earlier version has started, it refuses.
+    The ledger is copied into the home first (ledger-REVISION.db). It is one transaction, of one process at a time;
+    while a job runs that an earlier version has started, it refuses. `dpserve serve` and `dpserve worker` do the same
+    when they start; every other command leaves earlier tables as they are.
 
     \b
     dpserve migrate
+    dpserve migrate --back
     """
-    home = Home.open()
+    home = Home.open(tables=Tables.CURRENT if back else Tables.MIGRATE)
     require_access(home, "admin")
     database = home.ledger.log.database
+    if back:
+        now, newest = put_back(home.path, database), database.newest_revision
+        text = f"tables of revision {now} again, as they were before {newest}: use the version that made them"
+        return show(json, {"from": newest, "to": now}, text)
     before, now = database.revision, database.newest_revision
-    was = "as they were" if before == now else f"they were of {before}"
+    was = (
+        "as they were" if before == now else f"they were of {before}; that ledger is {copy_of(home.path, str(before))}"
+    )
     show(json, {"from": before, "to": now}, f"tables of revision {now}: {was}")
 
 
@@ -45,13 +60,13 @@ def backup(
 ) -> None:
     """Copy the home and its ledger, whatever runs on it.
 
-    Everything that cannot be made again is in the copy, as of one moment. It holds keys and rows: who reads it can do
-    what the home can.
+    Everything that cannot be made again is in the copy, as of one moment; tables of an earlier version are copied as
+    they are. It holds keys and rows: who reads it can do what the home can.
 
     \b
     dpserve backup /backups/monday
     """
-    home = Home.open()
+    home = Home.open(tables=Tables.KNOWN)
     require_access(home, "admin")
     with show_busy("copying the home"):
         done = back_up(home, folder)

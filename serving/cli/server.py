@@ -17,6 +17,7 @@ import typer
 
 from accountant.home import Home, local, place
 from accountant.keys.key_files import is_absent
+from accountant.store.store import Tables
 from dpserve_verify.errors import DpserveError, InputError, LedgerUnavailable, VerificationError
 from dpserve_verify.system.files import PRIVATE, holding, open_directory, replace_file
 from serving.cli.complete import DATASETS
@@ -148,7 +149,7 @@ def serve(
         )
     if has_key and not (path / "keys").exists():
         new_home()
-    home = Home.open()  # keys, ledger, high-water mark
+    home = Home.open(tables=Tables.MIGRATE)  # keys, ledger, high-water mark
     check_home(home)
     home.ledger.log.database.close()
     link = partial(print_link, home.path, listening.url, host)
@@ -229,7 +230,7 @@ def worker(
     os.nice(5)  # whoever waits for a prediction goes before
     logs.set_up()
     if once:
-        home = Home.open()
+        home = Home.open(tables=Tables.MIGRATE)
         job.recover(home)
         submitted = schedule.submit_due(home)
         seq = queue.work_once(home, datasets=dataset or ())
@@ -254,7 +255,7 @@ def _open_when_there(stop: threading.Event) -> Home | None:
     heartbeat: Heartbeat | None = None
     while not stop.is_set():
         try:
-            return Home.open()
+            return Home.open(tables=Tables.MIGRATE)
         except LedgerUnavailable as error:
             if heartbeat is None:
                 WORKING.error("the home cannot be opened: %s; it is tried again", error.message)

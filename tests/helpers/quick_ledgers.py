@@ -20,7 +20,7 @@ TABLES = {
     "postgresql": "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()",
 }
 ASKING = ("SELECT", "PRAGMA", "BEGIN")
-by_alembic, engine_alone = migrations.upgrade, engines.open_engine
+by_alembic, engine_alone, HEAD = migrations.upgrade, engines.open_engine, migrations.HEAD
 sent: dict[str, list[str]] = {}
 on = True
 
@@ -40,10 +40,10 @@ class Shared(LRUCache[tuple[Hashable, ...], Any]):
 COMPILED = Shared(2000)
 
 
-def upgrade(connection: Connection) -> None:
-    kind = connection.dialect.name
-    if not on or connection.exec_driver_sql(TABLES[kind]).scalar():
-        by_alembic(connection)
+def upgrade(connection: Connection, to: str | None = None) -> None:
+    kind, to = connection.dialect.name, to or migrations.HEAD
+    if not on or to != HEAD or connection.exec_driver_sql(TABLES[kind]).scalar():
+        by_alembic(connection, to)
     elif kind in sent:
         alone = sent[kind] if kind == "sqlite" else [";\n".join(sent[kind])]  # PostgreSQL takes many at once
         for statement in alone:

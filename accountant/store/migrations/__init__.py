@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, MetaData, inspect, text
 
 from dpserve_verify.errors import InputError
 
@@ -28,12 +28,12 @@ def revision(connection: Connection) -> str | None:
     return None if stored is None else str(stored)
 
 
-def upgrade(connection: Connection) -> None:
-    """Bring the database to HEAD. Only inside `Store.writing`: another process may have done it meanwhile, and all of
-    it is one transaction. InputError, before anything is changed, for a database that is not ours or is newer.
+def upgrade(connection: Connection, to: str = HEAD) -> None:
+    """Bring the database to a revision. Only inside `Store.writing`: another process may have done it meanwhile, and
+    all of it is one transaction. InputError, before anything is changed, for a database that is not ours or is newer.
     """
-    before = _is_known(connection)
-    if before == HEAD:
+    before = require_known(connection)
+    if before == to:
         return
     from alembic import command  # loads slowly, and tables that are up to date need none of it
 
@@ -41,20 +41,33 @@ def upgrade(connection: Connection) -> None:
         raise InputError(
             "ledger: the database holds tables that are not a ledger's; give dpserve a database of its own"
         )
-    command.upgrade(configuration(connection), HEAD)
+    command.upgrade(configuration(connection), to)
 
 
-def require_current(connection: Connection) -> None:
-    """Raise InputError where the tables are of another revision; for readers that change nothing."""
-    before = _is_known(connection)
+def drop_tables(connection: Connection) -> None:
+    """Drop every table, and what protects the evidence. Only inside `Store.writing`."""
+    tables = MetaData()
+    tables.reflect(connection)
+    tables.drop_all(connection)
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("DROP FUNCTION append_only()")
+
+
+def require_current(connection: Connection) -> str | None:
+    """Return the revision, None of no tables. InputError where the tables are of another one; for readers, who change
+    nothing.
+    """
+    before = require_known(connection)
     if before not in (None, HEAD):
         raise InputError(
-            f"ledger: its tables are of revision {before}, this version reads {HEAD}; a command that opens it, as "
-            "`dpserve dataset list`, or the service when it starts, brings them up to date"
+            f"ledger: its tables are of revision {before}, and this version reads {HEAD}; stop the workers and run "
+            "`dpserve migrate`, which keeps a copy"
         )
+    return before
 
 
-def _is_known(connection: Connection) -> str | None:
+def require_known(connection: Connection) -> str | None:
+    """Return the revision, None of no tables. InputError where a newer version made the tables."""
     found = revision(connection)
     if found is not None and found not in KNOWN:
         raise InputError(
