@@ -1,8 +1,8 @@
 """The processes of `dpserve serve`: those that serve, beside them workers that train (one, unless told otherwise), one
 that works out prices, and now and then one that audits. What any of them needs is loaded once, in the process that
-starts them; they go on from there as its forks, so that one that ended is replaced at once. They stop together, and
-none outlives the `dpserve serve` that started it, however that ended: a port that is still held would keep the next one
-from starting.
+starts them; they go on from there as its forks, so that one that ended is replaced at once. They stop together. Where
+`dpserve serve` itself is killed, those that serve go on until the next one has taken over from them (`handover`), and
+no other process outlives it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import logging
 import os
 import shutil
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -23,25 +22,23 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from types import FrameType
 
-from accountant.home import local
 from accountant.system.processors import processors
-from serving.process.config.healthy import BEAT_SECONDS, Heartbeat
-from serving.process.config.startup import Listening, bind_socket, log_when_ready
+from serving.process.config.healthy import Heartbeat
+from serving.process.config.startup import Listening, log_when_ready
 from serving.process.watch.audit_runs import is_asked
-from serving.process.watch.logs import set_up
 from serving.process.workers import price_desk
 from serving.process.workers.forks import WORKER_PARENT, fork
+from serving.process.workers.handover import BACKLOG, Sockets, name_successor, place_of, take_sockets
 from serving.process.workers.loading import loading
 from serving.process.workers.restarted import RESTART_SECONDS, TICK_SECONDS, RestartedProcess
-from serving.wire.work_time import OVERDUE, Overdue
 
 LOG = logging.getLogger("dpserve.launch")
 ROOT = Path(__file__).resolve().parents[1]
-SERVER_APP, CONNECTION = "serving.app:make_server_app", "serving.http.connections:LimitedProtocol"
 # What the processes import, at once or later.
 IMPORTED = (
     "serving.app",
     "serving.http.connections",
+    "serving.answering",
     "training.jobs.queue",
     "training.planning.price_engine",
     "training.datasets.drafts.steps",
@@ -51,14 +48,10 @@ IMPORTED = (
 STOPPING = "DPSERVE_STOPPING"
 COUNTS = "PROMETHEUS_MULTIPROC_DIR"
 STILL_TRAINING_SECONDS = 60.0  # as a lease lasts: a job that is ended is burned
-ANSWER_SECONDS = 10  # for requests that are being answered when the server is told to stop
-SERVER_STOP_SECONDS = ANSWER_SECONDS + 5.0
+SERVER_STOP_SECONDS = 15.0  # which is longer than requests that are being answered may take
 FIRST_AUDIT_SECONDS = 3.0  # the server starts first
 SWEEP_SECONDS = 3600.0
-BACKLOG = 2048  # connections that wait to be taken
 M_ARENA_MAX, ARENAS = -8, 2  # of <malloc.h>; or each thread keeps what large bodies took
-# Of TLS 1.2, whose default here would be CBC with SHA-1 alone; those of TLS 1.3 are all as good.
-CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 
 def launch(
@@ -74,24 +67,25 @@ def launch(
     os.environ |= server_environment(os.environ, home, listening.port, listening.workers)
     stopping, prices = Path(os.environ[STOPPING]), Path(os.environ[price_desk.SOCKET])
     stopping.unlink(missing_ok=True)
-    stop, listener = _Stop(), bind_socket(listening)
+    place, stop = place_of(home, listening.port), _Stop()
+    sockets = take_sockets(place, listening)
     load()
-    listener.listen(BACKLOG)
+    sockets[0].listen(BACKLOG)
     serving = [
-        RestartedProcess("serving worker", "dpserve-serving", partial(_serve, listener, listening))
+        RestartedProcess("serving worker", "dpserve-serving", partial(_serve, sockets, listening, place), outlives=True)
         for _ in range(listening.workers or processors())
     ]
     helpers = [
-        RestartedProcess("training worker", "dpserve-train", partial(_train, listener, command), STILL_TRAINING_SECONDS)
+        RestartedProcess("training worker", "dpserve-train", partial(_train, sockets, command), STILL_TRAINING_SECONDS)
         for _ in range(job_workers)
     ]
-    desk = partial(_run_without_port, listener, price_desk.main, prices, os.getpid())
+    desk = partial(_run_without_port, sockets, price_desk.main, prices, os.getpid())
     helpers.append(RestartedProcess("price desk", "dpserve-prices", desk))
     audits = _OnDemand(
-        "audit", "dpserve-audit", partial(_run_without_port, listener, command, "auditor --once"),
+        "audit", "dpserve-audit", partial(_run_without_port, sockets, command, "auditor --once"),
         partial(is_asked, home), every=audit_seconds, hint="; dpserve ledger audit says more",
     )  # fmt: skip
-    drafts = _drafts(home, listener)
+    drafts = _drafts(home, sockets)
     ready = False
     while not stop.requested:
         time.sleep(TICK_SECONDS)
@@ -99,11 +93,14 @@ def launch(
             demand.look()
         for kept in (*serving, *helpers):
             kept.look()
-        if not ready and log_when_ready(listening):
+        if not ready and any(kept.has_begun for kept in serving) and log_when_ready(listening):
             ready = True
+            name_successor(place, os.getpid())
             when_ready()
+    name_successor(place, 0)
     _drain(stopping, drain_seconds, stop)
-    listener.close()
+    for each in sockets:
+        each.close()
     _end(
         [kept.process for kept in serving],
         [*(kept.process for kept in helpers), *audits.running, *drafts.running],
@@ -126,7 +123,7 @@ def server_environment(base: Mapping[str, str], home: Path, port: int, workers: 
     """Return the environment of a server's processes. Each port has a folder of its own, so two servers never share
     counts.
     """
-    place = local(home) / "run" / str(port)
+    place = place_of(home, port)
     counts = place / "counts"
     shutil.rmtree(counts, ignore_errors=True)
     counts.mkdir(mode=0o700, parents=True)
@@ -137,49 +134,31 @@ def server_environment(base: Mapping[str, str], home: Path, port: int, workers: 
     return {**base, **variables, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def _serve(listener: socket.socket, listening: Listening, heartbeat: Heartbeat) -> None:
-    """Answer requests until told to stop (SIGTERM). The loop that answers beats."""
-    import uvicorn  # which `dpserve --help` does without
+def _serve(sockets: Sockets, listening: Listening, place: Path, heartbeat: Heartbeat) -> None:
+    from serving.answering import answer  # uvicorn, which `dpserve --help` does without
 
-    set_up()
-    tls = listening.tls
-
-    async def beat() -> None:
-        beat_unless_lost(heartbeat)
-
-    config = uvicorn.Config(
-        SERVER_APP, factory=True, http=CONNECTION, ws="none", log_config=None, access_log=False, server_header=False,
-        backlog=BACKLOG, timeout_graceful_shutdown=ANSWER_SECONDS, ssl_ciphers=CIPHERS,
-        callback_notify=beat, timeout_notify=round(BEAT_SECONDS),
-        ssl_certfile=None if tls is None else tls.certificate, ssl_keyfile=None if tls is None else tls.key,
-    )  # fmt: skip
-    uvicorn.Server(config).run(sockets=[listener])
+    answer(sockets, listening, place, heartbeat)
 
 
-def beat_unless_lost(heartbeat: Heartbeat, overdue: Overdue = OVERDUE) -> None:
-    """Beat, unless threads are lost to work that nothing ends: another process then answers in place of this one."""
-    if not overdue.is_lost:
-        heartbeat.beat()
-
-
-def _train(listener: socket.socket, command: Callable[[str], None], heartbeat: Heartbeat) -> None:
+def _train(sockets: Sockets, command: Callable[[str], None], heartbeat: Heartbeat) -> None:
     """Run queued jobs, while a thread beats."""
     heartbeat.beat_in_a_thread()
-    _run_without_port(listener, command, "worker")
+    _run_without_port(sockets, command, "worker")
 
 
-def _run_without_port(listener: socket.socket, work: Callable[..., object], *arguments: object) -> None:
+def _run_without_port(sockets: Sockets, work: Callable[..., object], *arguments: object) -> None:
     """Do `work` in a fork that does not serve, after closing the port: it must not hold it when all others are gone."""
-    listener.close()
+    for each in sockets:
+        each.close()
     work(*arguments)
 
 
-def _drafts(home: Path, listener: socket.socket) -> _OnDemand:
+def _drafts(home: Path, sockets: Sockets) -> _OnDemand:
     from training.datasets.drafts import steps  # which reads rows, and `dpserve --help` does without
     from training.datasets.drafts.drafts import Drafts
 
     return _OnDemand(
-        "work on drafts", "dpserve-drafts", partial(_run_without_port, listener, steps.work, home),
+        "work on drafts", "dpserve-drafts", partial(_run_without_port, sockets, steps.work, home),
         Drafts(home).is_asked, every=SWEEP_SECONDS, rest=TICK_SECONDS,
     )  # fmt: skip
 

@@ -256,7 +256,7 @@ local/rounds: dpserve_verify(. certificates formats privacy) accountant(. ledger
     local(reports)
 local/turns: dpserve_verify(. formats system) accountant(. home ledger noise) models(features forms parts)
     local(reports)
-serving: accountant(access home system) training(datasets/drafts learners) serving(http operations pages pages/parts
+serving: accountant(access system) training(datasets/drafts learners) serving(http operations pages pages/parts
     process process/config process/watch process/workers rest wire)
 serving/cli: dpserve_verify(. audit certificates formats keys log privacy system) accountant(. access audit
     certificates home keys ledger ledger/families log store system) models(answers parts profile store worth)
@@ -290,7 +290,7 @@ serving/process: dpserve_verify(. certificates formats keys system) accountant(.
 serving/process/config: dpserve_verify(. formats privacy system) accountant(access home system) serving(wire)
 serving/process/watch: dpserve_verify(. audit certificates log system) accountant(audit home ledger ledger/families)
     models(store worth) serving(process/config wire)
-serving/process/workers: dpserve_verify(.) accountant(system) serving(process/config process/watch)
+serving/process/workers: dpserve_verify(.) accountant(home system) serving(process/config process/watch)
 serving/rest: dpserve_verify(. certificates formats log privacy) accountant(. access home ledger ledger/families system)
     models(explain features onnx parts store worth) training(datasets datasets/drafts jobs measuring/answers
     measuring/profile measuring/worth outside planning replay requests rows/schema) serving(http process process/config

@@ -42,6 +42,7 @@ from serving.process.first_sign_in import FIRST_TOKEN, print_link
 from serving.process.tokens import new_token
 from serving.process.watch import audit_runs, logs
 from serving.process.workers.forks import WORKER_PARENT
+from serving.process.workers.handover import is_left
 
 LOG, WORKING = logging.getLogger("dpserve.auditor"), logging.getLogger("dpserve.worker")
 AuditSeconds = Annotated[
@@ -137,9 +138,9 @@ def serve(
     logs.set_up()
     settings = ServerSettings.with_flags(audit_seconds=audit_seconds, job_workers=job_workers)
     listening = Listening(host, port, workers, pair_tls(tls_cert, tls_key))
-    check_listening(listening)
-    static_files.files()  # of the pages: those of others must be the pinned ones
     path, _ = place(os.environ)
+    check_listening(listening, partial(is_left, path, listening))
+    static_files.files()  # of the pages: those of others must be the pinned ones
     check_place(path)
     has_key = not is_absent(os.environ.get("DPSERVE_ISSUER_KEY", ""))
     if settings.job_workers and not has_key:

@@ -22,7 +22,6 @@ from serving.process.registry import Registry
 from serving.process.tokens import Bearer, Rights, rights
 from serving.process.watch.history import History
 from serving.process.watch.metrics import MISMATCHES
-from serving.process.workers.forks import is_orphan, stop_serving
 from serving.wire.errors import NotReady
 from serving.wire.work_time import OVERDUE
 
@@ -163,14 +162,12 @@ class ServingState:
         return None if self._rights is None else self._rights.bearers.get(digest)
 
     async def watch(self) -> None:
-        """Look again and again, until the server that started this worker is gone."""
+        """Look again and again."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             await anyio.to_thread.run_sync(self.refresh, False, limiter=LOOKING)
             if self._home is not None:
                 await anyio.to_thread.run_sync(self.history.look, self._home.ledger.log.database, limiter=LOOKING)
-            if is_orphan():
-                return stop_serving()
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:

@@ -286,17 +286,25 @@ def test_killed_at_random_under_load_it_comes_back(server):
 
 @pytest.mark.last
 def test_who_starts_the_others_is_killed_under_load(server):
-    """What it started ends by itself, and nothing is lost: whoever starts the server again finds all as it was."""
+    """What it started ends by itself, but for those who serve, which end when they are told to; and nothing is lost:
+    whoever starts the server again finds all as it was.
+    """
     began, jobs, now = FIRST[server.folder], set(), server
     with contextlib.ExitStack() as stack:
         launcher = psutil.Process(now.process.pid)
-        everybody = [launcher, *launcher.children(recursive=True)]
+        who_serve = now.processes("dpserve-serving")
+        others = {launcher, *launcher.children(recursive=True)} - {*who_serve}
         with Load(now) as load:
             jobs_go_on(now)
             launcher.kill()
             now.process.wait(60)
-            _, alive = psutil.wait_procs(everybody, timeout=60)
+            _, alive = psutil.wait_procs(others, timeout=60)
             assert alive == [], [each.name() for each in alive]
+            others_are_answered(now)
+            for each in who_serve:
+                each.terminate()
+            _, alive = psutil.wait_procs(who_serve, timeout=60)
+            assert alive == []
         jobs |= load.jobs
         now = stack.enter_context(serving(server.path, workers=2, **server.environment))
         now.folder, now.tokens = server.folder, server.tokens

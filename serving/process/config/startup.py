@@ -10,6 +10,7 @@ import os
 import socket
 import ssl
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -94,9 +95,9 @@ def check_home(home: Home) -> None:
             raise InputError(f"home={place}: no space is left there; nothing could be recorded")
 
 
-def check_listening(listening: Listening) -> None:
+def check_listening(listening: Listening, is_left: Callable[[], bool] = lambda: False) -> None:
     """Check that the address is this machine's, the port is free, and certificate and key are a pair that is good
-    today.
+    today. `is_left`: whether a port that is taken was left for this server.
     """
     if listening.tls is not None:
         _check_tls(listening.tls)
@@ -106,7 +107,8 @@ def check_listening(listening: Listening) -> None:
         raise InputError(
             f"host={listening.host}: must be an IP address of this machine, as 127.0.0.1 or 0.0.0.0"
         ) from None
-    bind_socket(listening).close()
+    if not is_left():
+        bind_socket(listening).close()
 
 
 def bind_socket(listening: Listening) -> socket.socket:

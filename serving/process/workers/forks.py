@@ -9,7 +9,6 @@ from its parent. Threads below Python are OpenBLAS's and jemalloc's, which prepa
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
 import signal
 import threading
@@ -25,26 +24,27 @@ PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>: the signal that comes when who forked 
 NAME = Path("/proc/self/comm")  # what `ps` and `top` call a process, in at most 15 characters
 
 
-def fork(name: str, work: Callable[[], object]) -> ForkProcess:
+def fork(name: str, work: Callable[[], object], outlives: bool = False) -> ForkProcess:
     """Fork a process that does `work` and ends; what it prints goes to stderr. It is stopped where this one ends by an
-    exception. Raises RuntimeError where this process has several threads: a lock that another thread holds would stay
-    locked in the fork.
+    exception, and where it is killed, unless the fork `outlives` it. Raises RuntimeError where this process has several
+    threads: a lock that another thread holds would stay locked in the fork.
     """
     if threading.active_count() > 1:
         raise RuntimeError(f"{name}: cannot be forked from a process of {threading.active_count()} threads")
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # or one that comes now would be taken for this process's
     try:
-        process = get_context("fork").Process(target=_begin, args=(name, work, before), daemon=True)
+        process = get_context("fork").Process(target=_begin, args=(name, work, before, outlives), daemon=True)
         process.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return process
 
 
-def _begin(name: str, work: Callable[[], object], signals: set[signal.Signals]) -> None:
+def _begin(name: str, work: Callable[[], object], signals: set[signal.Signals], outlives: bool) -> None:
     os.setsid()  # Ctrl-C comes to who started us, and is passed on in order
     with suppress(AttributeError):  # another system: there each looks itself whether it is an orphan
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if not outlives:
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     os.dup2(2, 1)
     with suppress(OSError):
         NAME.write_text(name)
@@ -58,9 +58,3 @@ def is_orphan() -> bool:
     """Return whether `dpserve serve` started this process and is gone."""
     launcher = os.environ.get(WORKER_PARENT, "")
     return launcher.isdigit() and os.getppid() != int(launcher)
-
-
-def stop_serving() -> None:
-    """End this serving process, once it has answered what it was asked."""
-    logging.getLogger("dpserve.serving").error("dpserve serve is gone; stopping")
-    os.kill(os.getpid(), signal.SIGTERM)

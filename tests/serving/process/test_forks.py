@@ -41,7 +41,7 @@ except RuntimeError as error:
 """
 STILL = """
 from functools import partial
-from serving.launch import beat_unless_lost
+from serving.answering import beat_unless_lost
 from serving.process.workers.restarted import RestartedProcess, TICK_SECONDS
 from serving.wire.work_time import MOST_OVERDUE, Overdue
 begun, began = os.pipe()

@@ -33,7 +33,6 @@ from serving.launch import server_environment
 from serving.process.config.startup import Listening, Tls, check_home, check_listening, check_place, pair_tls
 from serving.process.tokens import new_token
 from serving.process.watch import audit_runs, logs
-from serving.process.workers import forks
 from training.datasets.datasets import register
 from training.jobs import job
 from training.requests import JobRequest
@@ -161,16 +160,6 @@ def test_a_server_counts_in_a_place_of_its_own_and_from_nothing(tmp_path):
     found, other = (server_environment(base, tmp_path, port, 2) for port in (3000, 3001))
     assert (found["KEPT"], Path(found["PROMETHEUS_MULTIPROC_DIR"]), old.exists()) == ("1", old.parent, False)
     assert other["PROMETHEUS_MULTIPROC_DIR"] != found["PROMETHEUS_MULTIPROC_DIR"]
-
-
-def test_server_whose_parent_is_gone_stops(monkeypatch):
-    killed = []
-    for parent, expected in (("", False), (str(os.getppid()), False), ("4711", True)):
-        monkeypatch.setenv(forks.WORKER_PARENT, parent)
-        assert forks.is_orphan() is expected
-    monkeypatch.setattr(forks.os, "kill", lambda process, number: killed.append((process, number)))
-    forks.stop_serving()
-    assert killed == [(os.getpid(), signal.SIGTERM)]
 
 
 # Audits

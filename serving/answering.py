@@ -1,0 +1,86 @@
+"""A serving process of `dpserve serve`: it answers until it is told to stop, also where who started it was killed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import time
+from functools import partial
+from pathlib import Path
+
+import uvicorn
+
+from serving.http.headers import LAST
+from serving.process.config.healthy import BEAT_SECONDS, Heartbeat
+from serving.process.config.startup import Listening
+from serving.process.watch.logs import set_up
+from serving.process.workers.forks import is_orphan
+from serving.process.workers.handover import BACKLOG, ORPHAN_SECONDS, Sockets, give_sockets, has_successor
+from serving.wire.work_time import OVERDUE, Overdue
+
+LOG = logging.getLogger("dpserve.serving")
+SERVER_APP, CONNECTION = "serving.app:make_server_app", "serving.http.connections:LimitedProtocol"
+ANSWER_SECONDS = 10  # for requests that are being answered when the server is told to stop
+LEAVE_SECONDS = 3.0  # from the last new connection to the end: who keeps one is told so with its next answer
+# Of TLS 1.2, whose default here would be CBC with SHA-1 alone; those of TLS 1.3 are all as good.
+CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+
+
+def answer(sockets: Sockets, listening: Listening, place: Path, heartbeat: Heartbeat) -> None:
+    """Answer requests until told to stop (SIGTERM), or nobody is left who would say so. The loop that answers beats."""
+    set_up()
+    tls = listening.tls
+
+    async def beat() -> None:
+        beat_unless_lost(heartbeat)
+        server.look(place)
+
+    config = uvicorn.Config(
+        SERVER_APP, factory=True, http=CONNECTION, ws="none", log_config=None, access_log=False, server_header=False,
+        backlog=BACKLOG, timeout_graceful_shutdown=ANSWER_SECONDS, ssl_ciphers=CIPHERS,
+        callback_notify=beat, timeout_notify=round(BEAT_SECONDS),
+        ssl_certfile=None if tls is None else tls.certificate, ssl_keyfile=None if tls is None else tls.key,
+    )  # fmt: skip
+    server = _Server(config, sockets)
+    server.run(sockets=[sockets[0]])
+
+
+def beat_unless_lost(heartbeat: Heartbeat, overdue: Overdue = OVERDUE) -> None:
+    """Beat, unless threads are lost to work that nothing ends: another process then answers in place of this one."""
+    if not overdue.is_lost:
+        heartbeat.beat()
+
+
+class _Server(uvicorn.Server):
+    """A server that gives its sockets away, and ends some time after who started it."""
+
+    def __init__(self, config: uvicorn.Config, sockets: Sockets) -> None:
+        super().__init__(config)
+        self._door, self._give = sockets[1], partial(give_sockets, sockets)
+        self._alone_since = 0.0
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer, and to give the sockets away."""
+        await super().startup(sockets)
+        self._door.setblocking(False)
+        asyncio.get_running_loop().add_reader(self._door.fileno(), self._give)
+
+    def look(self, place: Path) -> None:
+        """Begin to end where another `dpserve serve` has taken over, or none has for ORPHAN_SECONDS."""
+        if not is_orphan():
+            return
+        if not self._alone_since:
+            self._alone_since = time.monotonic()
+            LOG.error("dpserve serve is gone; answering for %.0f s unless another one comes", ORPHAN_SECONDS)
+        if has_successor(place) or time.monotonic() > self._alone_since + ORPHAN_SECONDS:
+            self._alone_since = float("inf")
+            LOG.info("taking no more connections; stopping")
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._door.fileno())
+            for each in self.servers:
+                each.close()
+            self.config.encoded_headers.append(LAST)
+            loop.call_later(LEAVE_SECONDS, os.kill, os.getpid(), signal.SIGTERM)
