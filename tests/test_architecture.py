@@ -98,7 +98,8 @@ FOR_CAMPAIGNS = {
     "training.learners.job_words",
     "training.learners.parameters",
     "training.measuring.profile.profile",
-    "training.measuring.profile.table_rows",
+    "training.measuring.answers.cells",
+    "training.measuring.planning",
     "training.measuring.worth.evaluate",
     "training.requests",
     "training.rows.packed.cells",
@@ -184,8 +185,9 @@ training/jobs: dpserve_verify(. formats privacy system) accountant(. access home
     models(store) training(datasets finish kinds learners measuring/answers measuring/worth planning requests
     rows/schema session)
 training/kinds: dpserve_verify(. certificates keys privacy system) accountant(. access certificates home ledger
-    ledger/families system) models(answers forms profile worth) training(datasets finish learners measuring/answers
-    measuring/profile measuring/worth outside planning requests rows/partitions rows/schema session tuning)
+    ledger/families system) models(answers forms profile worth) training(datasets finish learners measuring
+    measuring/answers measuring/profile measuring/worth outside planning requests rows/partitions rows/schema session
+    tuning)
 training/learners: dpserve_verify(. formats) accountant(. ledger/families privacy) models(features forms)
     training(learners/base learners/boosting learners/ebm outside requests rows/statistics session)
 training/learners/base: dpserve_verify(. privacy) accountant(. noise privacy system) models(explain features forms
@@ -194,16 +196,17 @@ training/learners/boosting: dpserve_verify(. privacy) accountant(noise) models(f
     training(learners/base rows/kernels rows/partitions rows/statistics session)
 training/learners/ebm: dpserve_verify(. privacy) accountant(. noise privacy) models(features forms parts)
     training(learners/base learners/boosting rows/kernels rows/packed rows/partitions rows/statistics session)
-training/measuring:
-training/measuring/answers: dpserve_verify(. formats privacy) accountant(. certificates home ledger ledger/families
-    system) models(answers features profile) training(datasets learners measuring/profile measuring/worth planning
+training/measuring: dpserve_verify(. formats privacy) accountant(home ledger/families) training(learners requests
+    rows/schema session)
+training/measuring/answers: dpserve_verify(. privacy) accountant(. certificates home ledger ledger/families system)
+    models(answers features profile) training(datasets measuring measuring/profile planning requests rows/packed
+    rows/partitions rows/schema rows/tables session)
+training/measuring/profile: dpserve_verify(. certificates privacy) accountant(. certificates home ledger
+    ledger/families noise) models(features profile) training(calibration datasets learners/boosting measuring planning
+    requests rows/partitions rows/schema rows/tables session)
+training/measuring/worth: dpserve_verify(. certificates privacy) accountant(. access home ledger ledger/families
+    noise system) models(features forms parts profile store worth) training(calibration datasets measuring planning
     requests rows/packed rows/partitions rows/schema rows/tables session)
-training/measuring/profile: dpserve_verify(. certificates formats privacy) accountant(. certificates home ledger
-    ledger/families noise system) models(features profile) training(calibration datasets learners learners/boosting
-    measuring/worth planning requests rows/packed rows/partitions rows/schema rows/tables session)
-training/measuring/worth: dpserve_verify(. certificates formats privacy) accountant(. access home ledger
-    ledger/families noise system) models(features forms parts profile store worth) training(calibration datasets
-    learners planning requests rows/packed rows/partitions rows/schema rows/tables session)
 training/notebook: dpserve_verify(. formats privacy) accountant(. access home ledger/families privacy system)
     models(parts) training(calibration datasets/drafts jobs learners/base requests rows/people rows/schema rows/tables
     session)
@@ -235,9 +238,9 @@ training/tuning: dpserve_verify(. formats privacy system) accountant(home noise)
 local:
 local/aggregator: dpserve_verify(. formats keys log privacy system) accountant(. keys noise) local(campaign reports
     rounds)
-local/campaign: dpserve_verify(. formats keys log privacy system) accountant(. access home ledger ledger/families log
-    noise system) models(features forms) training(datasets finish jobs kinds measuring/worth requests rows/schema
-    rows/tables) local(forecast reports rounds turns)
+local/campaign: dpserve_verify(. formats keys log privacy system) accountant(. access home ledger ledger/families
+    log noise system) models(features forms) training(datasets finish jobs kinds measuring measuring/worth requests
+    rows/schema rows/tables) local(forecast reports rounds turns)
 local/commands: dpserve_verify(. keys privacy system) accountant(home) models(store) local(aggregator campaign
     institution owner) serving(cli cli/backends cli/backends/server)
 local/doors: accountant(home) local(campaign reports) serving(http operations pages/parts rest wire) training(requests)
@@ -245,7 +248,7 @@ local/federated: dpserve_verify(. formats system) accountant(. home system) loca
 local/forecast: dpserve_verify(. privacy) accountant(noise system) models(features forms worth)
     training(rows/packed rows/partitions session) local(reports rounds turns)
 local/institution: dpserve_verify(. formats keys log privacy system) accountant(. home ledger/families noise)
-    training(datasets finish kinds learners measuring/profile rows/partitions rows/schema) local(campaign forecast
+    training(datasets finish kinds learners measuring/answers rows/partitions rows/schema) local(campaign forecast
     reports rounds)
 local/owner: dpserve_verify(. formats log privacy system) accountant(. noise system) models(features) local(campaign
     reports turns)
@@ -262,13 +265,13 @@ serving/cli: dpserve_verify(. audit certificates formats keys log privacy system
     certificates home keys ledger ledger/families log store system) models(answers parts profile store worth)
     training(datasets/drafts jobs learners planning requests) serving(cli/backends cli/backends/home
     cli/backends/server . operations pages/parts process process/config process/watch process/workers wire)
-serving/cli/backends: dpserve_verify(. system) accountant(access system) models(worth) training(rows/tables)
+serving/cli/backends: dpserve_verify(. system) accountant(access system)
 serving/cli/backends/home: dpserve_verify(. audit certificates keys log) accountant(. access audit certificates home
-    ledger ledger/families log system) models(profile store worth) training(jobs measuring/answers measuring/profile
-    measuring/worth planning requests) serving(cli/backends operations process/watch wire)
+    ledger ledger/families log system) models(store worth) training(jobs kinds planning requests) serving(cli/backends
+    operations process/watch wire)
 serving/cli/backends/server: dpserve_verify(. audit certificates keys log system) accountant(. audit certificates
-    system) models(answers features profile store worth) training(datasets rows/tables) serving(cli/backends
-    operations wire) dpserve(.)
+    system) models(answers features profile store worth) training(datasets measuring/profile requests rows/tables)
+    serving(cli/backends operations wire) dpserve(.)
 serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificates home ledger ledger/families)
     models(answers profile) training(datasets datasets/drafts datasets/growing learners measuring/profile outside
     replay requests rows/schema rows/tables) serving(cli cli/backends operations wire)
@@ -279,9 +282,9 @@ serving/http: dpserve_verify(. formats) accountant(. access home ledger/families
 serving/operations: dpserve_verify(. entries privacy) accountant(. access home ledger ledger/families log store system)
     models(edit explain features forms parts store) training(finish planning requests) serving(http process rest wire)
     dpserve(.)
-serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. access audit home keys ledger
-    ledger/families log store system) models(answers edit explain features parts profile store worth)
-    training(datasets datasets/drafts jobs learners measuring/answers measuring/profile outside planning replay
+serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. access audit certificates home keys
+    ledger ledger/families log store system) models(answers edit explain features parts profile store worth)
+    training(datasets datasets/drafts jobs kinds learners measuring/profile outside planning replay
     requests rows/schema) serving(http operations pages/parts process process/config process/watch rest wire)
 serving/pages/parts: dpserve_verify(. entries formats log privacy) accountant(. access home ledger ledger/families store
     system) models(explain features forms worth) training(learners) serving(http process wire)
@@ -291,8 +294,8 @@ serving/process/config: dpserve_verify(. formats privacy system) accountant(acce
 serving/process/watch: dpserve_verify(. audit certificates log system) accountant(audit home ledger ledger/families)
     models(store worth) serving(process/config wire)
 serving/process/workers: dpserve_verify(.) accountant(home system) serving(process/config process/watch)
-serving/rest: dpserve_verify(. certificates formats log privacy) accountant(. access home ledger ledger/families system)
-    models(explain features onnx parts store worth) training(datasets datasets/drafts jobs measuring/answers
+serving/rest: dpserve_verify(. certificates formats log privacy) accountant(. access certificates home ledger
+    ledger/families system) models(explain features onnx parts store worth) training(datasets datasets/drafts jobs kinds
     measuring/profile measuring/worth outside planning replay requests rows/schema) serving(http process process/config
     process/watch wire)
 serving/wire: dpserve_verify(. formats system) accountant(. system) models(features)

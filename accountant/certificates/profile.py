@@ -5,41 +5,12 @@ follows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from accountant.certificates.statement import counted_rows, part_to_json
-from accountant.certificates.statement_kind import StatementKind
-from accountant.certificates.worth import Whole
-from accountant.ledger.families.families import Dataset
-from accountant.ledger.families.records import Request
+from accountant.certificates.statement_kind import CountedRows, CountsPredicate, StatementKind, Whole
 from dpserve_verify.certificates import stated
-from dpserve_verify.certificates.predicate import (
-    APART,
-    GROWTH,
-    MADE_FROM,
-    QUERIES,
-    TOGETHER,
-    WORDS,
-    AccountingForm,
-    ApartForm,
-    ClaimForm,
-    Count,
-    Figure,
-    GrowthForm,
-    Hex,
-    LedgerForm,
-    MechanismForm,
-    QueryForm,
-    RandomnessForm,
-    SourceForm,
-    SubjectForm,
-    Text,
-    TogetherForm,
-)
+from dpserve_verify.certificates.predicate import Count, Figure, StatementForm, Text
 from dpserve_verify.formats.forms import Form, Limits, form_field
-from dpserve_verify.privacy.events import Plan
 
 METHOD = (
     "each interval holds what a test of the noisy counts does not refuse: figures of the rows themselves, numbers "
@@ -49,17 +20,9 @@ Real = Annotated[str, Limits(pattern=r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?(e[+-]?[0-9]
 Told = Annotated[list[Real | None], Limits(shortest=3, longest=3, about="value, low end, high end")]
 
 
-class TableForm(Form):
-    """Whose rows were counted."""
+class TableForm(CountedRows):
+    """Whose rows were counted, and which of them."""
 
-    dataset: Text
-    uuid: Text
-    version: Count
-    families: list[Text] = form_field(about="whose budgets were charged", limits=Limits(shortest=1))
-    part: Literal["holdout", "training", "all"] = form_field(
-        about="holdout: kept aside, no learner reads it; training: what learners read; all: none is kept aside"
-    )
-    commitment: Hex
     records: Count | None = form_field(about="how many rows there are, where that is public; else null")
     share: Figure | None = form_field(
         default=None,
@@ -73,11 +36,6 @@ class TableForm(Form):
         about="where it grows: the first and the last block",
         limits=Limits(shortest=2, longest=2),
     )
-    queries: list[QueryForm] | None = QUERIES
-    made_from: list[SourceForm] | None = MADE_FROM
-    together: TogetherForm | None = TOGETHER
-    apart: list[ApartForm] | None = APART
-    growth: GrowthForm | None = GROWTH
 
 
 class KeyForm(Form):
@@ -134,46 +92,25 @@ class ChosenForm(Form):
     variance: Real = form_field(about="of the noise in each count of a pair, in rows squared")
 
 
-class ProfilePredicate(Form):
+class ProfilePredicate(CountsPredicate):
     """How the rows of a dataset are spread."""
 
     rows: TableForm
-    claim: ClaimForm
-    mechanisms: list[MechanismForm]
-    accounting: AccountingForm
     grid: Count = form_field(about="the counts are in 1 / grid rows")
     variance: Real = form_field(about="of the noise in each count, in rows squared")
     columns: list[ColumnForm] = form_field(limits=Limits(shortest=1))
     pairs: list[PairForm]
     chosen: ChosenForm | None = form_field(default=None, about="only where the pairs were chosen privately")
     records: Told
-    level: Figure = form_field(about="of each interval")
     levels: list[Figure] = form_field(about="of the quantiles")
     method: Text
-    randomness: RandomnessForm
-    implementation: dict[str, Text]
-    ledger: LedgerForm
-    not_covered: list[Text] = form_field(key="notCovered")
-    words: Literal[2] = WORDS
 
 
-class ProfileStatement(Form):
+class ProfileStatement(StatementForm):
     """An in-toto Statement v1 about exactly one schema file."""
 
-    type: Literal["https://in-toto.io/Statement/v1"] = form_field(key="_type")
-    subject: list[SubjectForm] = form_field(limits=Limits(shortest=1, longest=1))
     predicate_type: Literal["https://dpserve/dataset-profile/v1"] = form_field(key="predicateType")
     predicate: ProfilePredicate
-
-
-@dataclass(frozen=True)
-class Counted:
-    """What was counted, beside what the ledger knows; all as the forms above have it."""
-
-    part: str
-    records: int | None
-    grid: int
-    figures: Mapping[str, Any]
 
 
 Profile = stated.Stated[ProfilePredicate]
@@ -182,24 +119,7 @@ Profile = stated.Stated[ProfilePredicate]
 class ProfileKind(StatementKind[ProfilePredicate]):
     """How the rows of a dataset are spread; it is about the public schema, by its digest."""
 
-    rule, form = stated.PROFILE, ProfileStatement
-
-    def statement(
-        self, counted: Counted, dataset: Dataset, request: Request, spent: Plan, place: Mapping[str, Any]
-    ) -> bytes:
-        """Return its canonical bytes. `dataset`: with the accounts of the part; `spent` and `place`: as `encode`."""
-        figures = {
-            "rows": {
-                **counted_rows(dataset, counted.part),
-                **part_to_json(dataset, counted.part),
-                "records": counted.records,
-            },
-            "grid": counted.grid,
-            **counted.figures,
-            "method": METHOD,
-        }
-        about = dataset.registration
-        return self.encode(f"{about.name}.schema", about.schema, figures, dataset, request, spent, place)
+    rule, form, folder = stated.PROFILE, ProfileStatement, "profiles"
 
 
 PROFILE = ProfileKind()

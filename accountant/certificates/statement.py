@@ -136,7 +136,7 @@ def bounding(unit: Unit, shared: bool = False) -> str:
 def _dataset(dataset: Dataset) -> dict[str, Any]:
     registration = dataset.registration
     first = dataset.own[0] if dataset.window is None else dataset.most_used
-    public_count = {"records": registration.records} if registration.relation == "replace-one" else {}
+    public_count = {} if registration.public_records is None else {"records": registration.public_records}
     several = [_account(family) for family in dataset.families] if len(dataset.identities) > 1 else None
     return {
         "name": registration.name,
@@ -184,14 +184,16 @@ def counted_rows(dataset: Dataset, part: str) -> dict[str, Any]:
 
 
 def part_to_json(dataset: Dataset, part: str) -> dict[str, Any]:
-    """Say which rows of a dataset were counted, as public numbers do: the share of the units that the part is of, how
-    many rows of one unit at most, and which blocks; nothing where they are all rows of a dataset that has not grown.
+    """Say which rows of a dataset were counted, as public numbers do: how many there are, where that is public; the
+    share of the units that the part is of, how many rows of one unit at most, and which blocks: nothing of these where
+    they are all rows of a dataset that has not grown.
     """
     held, unit = dataset.holdout, dataset.registration.unit
     times = 1 if dataset.person is not None else max(1, len(dataset.blocks))
     rows = 1 if unit.column is None else unit.contributions * times
     share = None if held is None else held if part == HOLDOUT else 1 - held
     return {
+        "records": dataset.registration.public_records,
         **({} if share is None else {"share": decimal_string(share), "unitRows": rows}),
         **({} if dataset.window is None else {"window": [*dataset.window]}),
     }

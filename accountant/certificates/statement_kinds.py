@@ -6,7 +6,7 @@ from typing import Any
 
 from accountant.certificates.answer import ANSWER
 from accountant.certificates.profile import PROFILE
-from accountant.certificates.statement_kind import StatementKind
+from accountant.certificates.statement_kind import Place, StatementKind
 from accountant.certificates.worth import WORTH
 
 STATEMENTS: tuple[StatementKind[Any], ...] = (PROFILE, ANSWER, WORTH)
@@ -15,3 +15,8 @@ STATEMENTS: tuple[StatementKind[Any], ...] = (PROFILE, ANSWER, WORTH)
 def kind_in(envelope: bytes) -> StatementKind[Any]:
     """Return the kind that an envelope says it holds; where that is unknown, one that will not verify it."""
     return next((kind for kind in STATEMENTS if kind.is_in(envelope)), WORTH)
+
+
+def kind_at(home: Place, seq: int) -> StatementKind[Any]:
+    """Return the kind of statement of a job that counted a table: an answer, where one is here, or a profile."""
+    return ANSWER if ANSWER.file(home, seq).exists() else PROFILE

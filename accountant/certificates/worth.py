@@ -6,46 +6,16 @@ bound to the ledger by an `evaluated` entry. It states the noisy counts, from wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from accountant.certificates.statement import counted_rows
-from accountant.certificates.statement_kind import StatementKind
-from accountant.ledger.families.families import Dataset
-from accountant.ledger.families.records import Request
+from accountant.certificates.statement_kind import CountedRows, CountsPredicate, StatementKind, Whole
 from dpserve_verify.certificates import stated
-from dpserve_verify.certificates.predicate import (
-    APART,
-    GROWTH,
-    MADE_FROM,
-    QUERIES,
-    TOGETHER,
-    WORDS,
-    AccountingForm,
-    ApartForm,
-    ClaimForm,
-    Count,
-    Figure,
-    GrowthForm,
-    Hex,
-    Index,
-    LedgerForm,
-    MechanismForm,
-    QueryForm,
-    RandomnessForm,
-    SourceForm,
-    SubjectForm,
-    Text,
-    TogetherForm,
-)
-from dpserve_verify.formats import canonical
+from dpserve_verify.certificates.predicate import Count, Figure, Hex, Index, StatementForm, Text
 from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.formats.forms import Form, Limits, form_field
-from dpserve_verify.privacy.events import Plan
 
-EDITIONS = 3  # of the method
 METHOD = (
     "each interval holds the values that a test of the noisy counts does not refuse; its variance counts how records "
     "were drawn and the noise that was added"
@@ -57,7 +27,6 @@ AT_ONCE = (
     "what they leave it among the groups it names"
 )
 Number = Annotated[str, Limits(pattern=r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$", longest=60)]
-Whole = Annotated[int, Limits(low=-canonical.MAX_INTEGER, high=canonical.MAX_INTEGER)]
 
 
 class ModelForm(Form):
@@ -77,16 +46,9 @@ class OtherForm(ModelForm):
     seen: bool = form_field(about="whether it was learnt from rows of this part")
 
 
-class RowsForm(Form):
+class RowsForm(CountedRows):
     """On what it was measured."""
 
-    dataset: Text
-    uuid: Text
-    version: Count
-    families: list[Text] = form_field(about="whose budgets were charged", limits=Limits(shortest=1))
-    part: Literal["holdout", "training", "all"] = form_field(
-        about="holdout: kept aside, no learner reads it; training: what learners read; all: none is kept aside"
-    )
     seen: bool = form_field(
         about="whether the model, or what it was made from, was learnt from rows of this part: it looks better then"
     )
@@ -96,13 +58,7 @@ class RowsForm(Form):
         about="profiles of this part that the model's bins, or its start, follow from",
         limits=Limits(shortest=1),
     )
-    commitment: Hex
     schema_digest: Hex = form_field(key="schema", about="sha256 of the public schema file")
-    queries: list[QueryForm] | None = QUERIES
-    made_from: list[SourceForm] | None = MADE_FROM
-    together: TogetherForm | None = TOGETHER
-    apart: list[ApartForm] | None = APART
-    growth: GrowthForm | None = GROWTH
 
 
 class MetricForm(Form):
@@ -142,96 +98,43 @@ class CountsForm(Form):
     groups: GroupsForm | None = form_field(default=None, about="where each group has a histogram, one after another")
 
 
-class WorthPredicate(Form):
+class WorthPredicate(CountsPredicate):
     """What a model is worth."""
 
     model: ModelForm
     against: OtherForm | None = form_field(default=None, about="the model that it was compared with, where it was")
     rows: RowsForm
-    claim: ClaimForm
-    mechanisms: list[MechanismForm]
-    accounting: AccountingForm
     histogram: CountsForm
-    level: Figure = form_field(about="of the intervals")
     metrics: list[MetricForm] = form_field(limits=Limits(shortest=1))
     better: bool = form_field(
         about="by the interval: than what it was compared with; else, than a model that always answers the same"
     )
     method: Text
-    randomness: RandomnessForm
-    implementation: dict[str, Text]
-    ledger: LedgerForm
-    not_covered: list[Text] = form_field(key="notCovered")
-    words: Literal[2] = WORDS
 
 
-class WorthStatement(Form):
+class WorthStatement(StatementForm):
     """An in-toto Statement v1 about exactly one ONNX file."""
 
-    type: Literal["https://in-toto.io/Statement/v1"] = form_field(key="_type")
-    subject: list[SubjectForm] = form_field(limits=Limits(shortest=1, longest=1))
     predicate_type: Literal["https://dpserve/model-worth/v1"] = form_field(key="predicateType")
     predicate: WorthPredicate
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What was measured of which model, beside what the ledger knows. `model`, `histogram`, `metrics` and `against`: as
-    the forms above have them. `seen_by_bins`: entries of the profiles of this part that the model's bins follow from.
-    """
-
-    model: Mapping[str, Any]
-    sha256: str
-    part: str
-    seen: bool
-    histogram: Mapping[str, Any]
-    level: str
-    metrics: Sequence[Mapping[str, Any]]
-    better: bool
-    against: Mapping[str, Any] | None = None
-    seen_by_bins: Sequence[int] = ()
 
 
 Worth = stated.Stated[WorthPredicate]
 
 
 class WorthKind(StatementKind[WorthPredicate]):
-    """What a certified model was measured to be worth."""
+    """What a certified model was measured to be worth; it is about the model's file."""
 
-    rule, form = stated.WORTH, WorthStatement
-
-    def statement(
-        self, measured: Measured, dataset: Dataset, request: Request, spent: Plan, place: Mapping[str, Any]
-    ) -> bytes:
-        """Return its canonical bytes. `dataset`: with the accounts of the part; `spent` and `place`: as `encode`."""
-        figures = {
-            "model": dict(measured.model),
-            **({} if measured.against is None else {"against": dict(measured.against)}),
-            "rows": {
-                **counted_rows(dataset, measured.part),
-                "seen": measured.seen,
-                **({"seenByBins": [*measured.seen_by_bins]} if measured.seen_by_bins else {}),
-                "schema": dataset.registration.schema,
-            },
-            "histogram": dict(measured.histogram),
-            "level": measured.level,
-            "metrics": [dict(each) for each in measured.metrics],
-            "better": measured.better,
-            "method": method_of(measured.histogram),
-        }
-        return self.encode(request.model, measured.sha256, figures, dataset, request, spent, place)
+    rule, form, folder = stated.WORTH, WorthStatement, "evaluations"
 
 
 WORTH = WorthKind()
 
 
-def method_of(histogram: Mapping[str, Any], edition: int = EDITIONS) -> str:
-    """Return how the figures of such counts are made. `edition` 1 was before log loss and average precision of two
-    classes; in 2 a value stood also where the interval was the whole scale.
-    """
-    of_bins = OF_BINS if edition > 1 and histogram["kind"] == "binary" else ""
-    without_value = WITHOUT_VALUE if edition > 2 else ""
-    return METHOD + of_bins + without_value + (AT_ONCE if histogram.get("groups") else "")
+def method_of(histogram: Mapping[str, Any]) -> str:
+    """Return how the figures of such counts are made."""
+    of_bins = OF_BINS if histogram["kind"] == "binary" else ""
+    return METHOD + of_bins + WITHOUT_VALUE + (AT_ONCE if histogram.get("groups") else "")
 
 
 def figure(value: float) -> str:

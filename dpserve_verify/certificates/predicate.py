@@ -431,11 +431,16 @@ class SubjectForm(Form):
     digest: DigestForm
 
 
-class Statement(Form):
-    """An in-toto Statement v1 about exactly one ONNX file."""
+class StatementForm(Form):
+    """An in-toto Statement v1 about exactly one file."""
 
     type: Literal["https://in-toto.io/Statement/v1"] = form_field(key="_type")
     subject: list[SubjectForm] = form_field(limits=Limits(shortest=1, longest=1))
+
+
+class Statement(StatementForm):
+    """An in-toto Statement v1 about exactly one ONNX file."""
+
     predicate_type: Literal["https://dpserve/privacy-certificate/v1"] = form_field(key="predicateType")
     predicate: Predicate
 

@@ -33,7 +33,8 @@ from local.turns.stumps import Stumps, tests_for
 from models.features.features import Feature, encode_columns
 from models.forms.registry import ensemble_bytes
 from training.jobs.draw_journal import code
-from training.measuring.worth.evaluate import ALL, bins_for, check_fits, open_model
+from training.measuring.planning import ALL
+from training.measuring.worth.evaluate import bins_for, check_fits, open_model
 from training.requests import AUTO
 from training.rows.schema.schema import Schema, registered_schema, schema_of
 from training.rows.tables.row_files import column_types, read_columns

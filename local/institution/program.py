@@ -31,8 +31,7 @@ from local.reports.question import Question
 from local.rounds import playing
 from local.rounds.definition import PROFILE, RoundsDefinition
 from training.datasets.datasets import open_rows
-from training.measuring.profile.profile import columns_of
-from training.measuring.profile.table_rows import open_table
+from training.measuring.answers.cells import TableCells
 from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import schema_of
 
@@ -113,7 +112,8 @@ def _open(home: Home, started: Started, definition: RoundsDefinition) -> Rows:
     schema = schema_of(home, started.dataset)
     if definition.learner != PROFILE:
         return open_rows(home, started, schema)
-    return open_table(home, started, schema, [column.name for column in columns_of(schema)])
+    cells = TableCells(schema)
+    return cells.open(home, started, [cells.axis(name, fine=False) for name in cells.columns])
 
 
 class _Line:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dpserve_verify.certificates.stated import ANSWER, Stated
+from dpserve_verify.certificates.stated import Stated
 from dpserve_verify.errors import CertificateInvalid, InputError
 from models.answers.question import Condition
 from models.answers.sql import read_question
-from models.answers.table import Released, Table, best_answer, released_by_answer, released_by_profile
+from models.answers.table import Released, Table, best_answer, released_by
 from models.features.features import BooleanFeature, NumericFeature
 from models.profile.columns import Column, number_kind
 
@@ -18,8 +18,7 @@ def table_of(stated: Stated[Any], select: str) -> Table:
     """Return the table of a query that follows from a verified answer or profile. InputError where it does not follow,
     CertificateInvalid where the statement is not of its form.
     """
-    of_answer = stated.statement["predicateType"] == ANSWER.url
-    released = [released_by_answer(stated)] if of_answer else released_by_profile(stated)
+    released = released_by(stated)
     columns, ends = _columns(released), _ends(released)
     question = read_question(select, stated.form.rows.dataset, columns, lambda column: ends[column.name])
     table = best_answer(released, question)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from accountant.certificates.answer import Answer
 from accountant.certificates.profile import Profile
 from dpserve_verify.certificates.certificate import plan_of
+from dpserve_verify.certificates.stated import ANSWER, Stated
 from dpserve_verify.errors import CertificateInvalid
 from models.answers.question import SIGNS, Condition, Conditions, Measure, Output, Question, merge
 from models.answers.sampled import HALF, Sampled
@@ -245,6 +246,11 @@ class Table:
             places = {key: place for place, key in enumerate(dict.fromkeys(key[column] for key in self.keys))}
             shown.sort(key=lambda at: places[self.keys[at][column]], reverse=falls)
         return shown[: question.limit]
+
+
+def released_by(stated: Stated[Any]) -> list[Released]:
+    """Return the tables of cells of a verified answer or profile. CertificateInvalid where they are not of its form."""
+    return [released_by_answer(stated)] if stated.rule is ANSWER else released_by_profile(stated)
 
 
 def released_by_answer(answer: Answer) -> Released:

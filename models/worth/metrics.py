@@ -30,12 +30,11 @@ class Metric:
     group: str | None = None
     groups: tuple[str, ...] = ()
 
-    def to_json(self, always: bool = False) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return what statements and programs have: decimals as texts; `value` None where the counts do not tell, which
-        is so where the interval is the whole scale: there it stands `always` in early statements alone.
+        is so where the interval is the whole scale.
         """
-        unknown = self.found.value is None or (self.found.is_whole and not always)
-        value = None if unknown or self.found.value is None else _text(self.found.value)
+        value = None if self.found.is_whole or self.found.value is None else _text(self.found.value)
         body = {"metric": self.name, "value": value, "low": _text(self.found.low), "high": _text(self.found.high)}
         of = {} if self.of is None else {"class": str(self.of)}
         who = {"group": self.group} if self.group is not None else {"groups": [*self.groups]} if self.groups else {}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from accountant.certificates.worth import EDITIONS, Worth, WorthPredicate, figure, method_of
+from accountant.certificates.worth import Worth, WorthPredicate, figure, method_of
 from dpserve_verify.certificates.certificate import plan_of
 from dpserve_verify.certificates.sentences import draws_of
 from dpserve_verify.errors import CertificateInvalid
@@ -20,7 +20,7 @@ from models.worth.groups import GroupedLayout, group_names, grouped_metrics
 from models.worth.intervals import Noise
 from models.worth.judging import BETTER, judge
 from models.worth.layout import BIN_CHOICES, BINS, Layout
-from models.worth.metrics import OF_BINS, metrics
+from models.worth.metrics import metrics
 from models.worth.paired import PairedLayout, paired_metrics
 from models.worth.report import Curve, Report, curves_of
 from models.worth.scored import ScoredLayout, scored_metrics
@@ -79,10 +79,8 @@ def histogram_form(layout: AnyLayout, counts: Sequence[int], variance: float) ->
     }
 
 
-def figures(
-    layout: AnyLayout, counts: Sequence[int], variance: float, contributions: int, edition: int = EDITIONS
-) -> list[dict[str, Any]]:
-    """Return every metric of these counts with its interval at LEVEL, as a statement of this edition has it."""
+def figures(layout: AnyLayout, counts: Sequence[int], variance: float, contributions: int) -> list[dict[str, Any]]:
+    """Return every metric of these counts with its interval at LEVEL, as a statement has it."""
     noise = Noise(variance, float(LEVEL), contributions)
     if isinstance(layout, PairedLayout):
         metrics_of_counts = paired_metrics(layout, counts, noise)
@@ -92,9 +90,7 @@ def figures(
         metrics_of_counts = grouped_metrics(layout, counts, noise)
     else:
         metrics_of_counts = metrics(layout, counts, noise)
-    return [
-        metric.to_json(always=edition < 3) for metric in metrics_of_counts if edition > 1 or metric.name not in OF_BINS
-    ]
+    return [metric.to_json() for metric in metrics_of_counts]
 
 
 def variance_of(plan: Plan, draws: int = 1) -> float:
@@ -113,15 +109,13 @@ def check(worth: Worth) -> None:
     metric, an interval, or that it is better than a constant answer.
     """
     form = worth.form
-    histogram = form.histogram.to_json()
-    editions = {method_of(histogram, edition): edition for edition in range(1, EDITIONS + 1)}
-    if form.method not in editions:
+    if form.method != method_of(form.histogram.to_json()):
         raise CertificateInvalid("method: this version knows another one, and cannot make its figures again")
     declared = [metric.to_json() for metric in form.metrics]
     try:
         counts, variance = form.histogram.counts, float(form.histogram.variance)
         own_variance = variance_of(plan_of(form.mechanisms), draws_of(form.claim.trust_model))
-        derived = figures(_layout(form), counts, variance, form.claim.unit.contributions, editions[form.method])
+        derived = figures(_layout(form), counts, variance, form.claim.unit.contributions)
     except (ValueError, ArithmeticError, IndexError) as error:
         raise CertificateInvalid(f"histogram: is not of its kind's form ({type(error).__name__})") from None
     if abs(variance - own_variance) > NEARLY * own_variance:

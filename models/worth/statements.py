@@ -14,13 +14,6 @@ from models.worth.judging import judge
 from models.worth.words import verdict
 
 
-def statement_of(home: Home, seq: int) -> tuple[bytes, bytes, Worth]:
-    """Return the envelope and the proof of a finished evaluation, and what it says, verified against this home; that
-    its figures follow from its counts was checked before it was put here. UnknownName where there is none.
-    """
-    return WORTH.open(home.evaluations / str(seq), home.trust)
-
-
 def worths(home: Home, issued: int) -> list[dict[str, Any]]:
     """Return what is known of the worth of the model that this entry certifies, the newest first: for pages and
     programs.
@@ -28,7 +21,7 @@ def worths(home: Home, issued: int) -> list[dict[str, Any]]:
     statements = []
     for seq in evaluations.by_model(home.ledger.log.database).get(issued, ()):
         try:
-            statements.append(worth_to_json(seq, statement_of(home, seq)[2]))
+            statements.append(worth_to_json(seq, WORTH.open(home, seq)[2]))
         except UnknownName:  # in another home of the same ledger
             continue
     return statements
@@ -88,11 +81,11 @@ def judgements(home: Home, lines: Iterable[dict[str, Any]]) -> Iterator[tuple[di
 
 def _quick(home: Home, seq: int) -> dict[str, Any] | None:
     """Return a statement that was verified since its file changed; None where there is none, or it does not verify."""
-    path = home.evaluations / str(seq) / WORTH.envelope_file
+    path = WORTH.file(home, seq)
     try:
         at = str(path), path.stat().st_mtime_ns
         if at not in _KEPT:
-            _KEPT[at] = worth_to_json(seq, statement_of(home, seq)[2])
+            _KEPT[at] = worth_to_json(seq, WORTH.open(home, seq)[2])
         return _KEPT[at]
     except (OSError, UnknownName, VerificationError):
         return None

@@ -37,8 +37,14 @@ from training.requests import EvaluationRequest
 
 if TYPE_CHECKING:
     from models.worth import metrics
+    from models.worth import report as worth_report
+    from models.worth import stated as worth_stated
+    from training.rows.tables import row_files
 else:
     metrics = later("models.worth.metrics")
+    worth_report = later("models.worth.report")
+    worth_stated = later("models.worth.stated")
+    row_files = later("training.rows.tables.row_files")  # loads what writes tables
 
 Described = Annotated[
     Path | None,
@@ -154,10 +160,9 @@ def evaluate(
         return _evaluate_rows(name, data, schema, out, public, json)
     if data is not None or not {"dataset", "epsilon"} <= given.keys():
         raise InputError("evaluate: give --dataset NAME --epsilon E, or --data FILE")
-    request = EvaluationRequest.of(given).to_json()
-    key = request.pop("idempotency_key", None)
+    request = EvaluationRequest.of(given)
     if plan:
-        body = backend().measurements.plan_evaluation(request)
+        body = backend().measurements.plan(request)
         price = f"epsilon {body['epsilon']}, on {body['part']} rows"
         measured_before = (
             "" if body["known"] is None else f"; job {body['known']} has measured this: its statement is given"
@@ -168,20 +173,32 @@ def evaluate(
             json, body, align_columns([("price", f"{price}{measured_before}"), ("after it", budget), *expected])
         )
     with show_busy(f"evaluating {name} on {given['dataset']}"):
-        body = backend().measurements.evaluate(request, key, out)
+        body, stated = backend().measurements.measure(request)
+    if out is not None:
+        _write_report(worth_stated.report_of(body["worth"], stated.form.claim.unit.contributions), out)
     show(json, body, worth_text(body["worth"]))
     note(f"{left_words(body['left'], 'evaluation')}. Signed: {body['statement']}")
 
 
 def _evaluate_rows(name: str, data: Path, schema: Path | None, out: Path | None, public: bool, json: bool) -> None:
     with show_busy(f"evaluating {name} on {data.name}"):
-        evaluation = backend().measurements.evaluate_rows(name, data, schema, out, public)
+        evaluation = backend().measurements.evaluate_rows(name, data, schema, public)
+    if out is not None:
+        _write_report(evaluation, out)
     rows = [("FIGURE", "VALUE"), *((metric["metric"], short_figure(metric["value"])) for metric in evaluation.metrics)]
     show(
         json,
         {**evaluation.body, "out": None if out is None else str(out)},
         "\n".join([*evaluation.facts, "", align_columns(rows)]),
     )
+
+
+def _write_report(report: worth_report.Report, out: Path) -> None:
+    """Write a page, JSON or a table, by the ending of `out`."""
+    if out.suffix == ".parquet":
+        row_files.write_figures(out, report.metrics)
+    else:
+        worth_report.write(report, out)
 
 
 PARTS = {"holdout": "the part kept aside", "training": "the training rows", "all": "all rows"}

@@ -12,6 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.access.grants import ASKING, Access
+from accountant.certificates.answer import ANSWER
+from accountant.certificates.statement_kinds import kind_at
 from accountant.errors import UnknownName
 from accountant.home import Home
 from accountant.ledger.entry_search import Wanted, search
@@ -21,7 +23,6 @@ from accountant.ledger.families.records import ISSUED, PUBLIC_STATES
 from models.answers import report as answer_report
 from models.profile import report
 from models.store.versions import versions_by_entry
-from models.worth.statements import statement_of, worth_to_json
 from serving.http.rights import JOBS, LISTED, NAMED, READS, seen_datasets
 from serving.http.routes import Door, access, in_thread, job_number, state, with_prices
 from serving.pages.datasets import every_dataset
@@ -30,9 +31,9 @@ from serving.pages.parts.ui import form_fields, page, see_other
 from serving.rest.jobs import cancel_reservation
 from serving.wire import lists
 from serving.wire.request_bodies import known_query, query_int
-from training.measuring.answers import answers
-from training.measuring.profile import release
+from training.kinds.registry import stated_steps
 from training.planning.job_views import job_to_json, jobs_to_json
+from training.requests import EvaluationRequest, ProfileRequest, QueryRequest
 
 HTML = "text/html"
 ASKS = ("train",)
@@ -120,11 +121,11 @@ def _released(home: Home, job_json: dict[str, Any], rights: Access) -> dict[str,
     if job_json["state"] != ISSUED or kind.makes_model or not rights.may(*READS, dataset=dataset):
         return shown
     with suppress(UnknownName):  # in another home of the same ledger
-        if isinstance(kind, Profile) and answers.is_answer(home, seq):
-            return {**shown, "counted": answer_report.facts(answers.answer_of(home, seq)[3])}
+        if isinstance(kind, Profile) and kind_at(home, seq) is ANSWER:
+            return {**shown, "counted": answer_report.facts(stated_steps(QueryRequest).read(home, seq)[3])}
         if isinstance(kind, Profile):
-            return {**shown, "counted": report.facts(release.profile_to_json(seq, release.profile_of(home, seq)[2]))}
-        result = worth_to_json(seq, statement_of(home, seq)[2])
+            return {**shown, "counted": report.facts(stated_steps(ProfileRequest).read(home, seq)[3])}
+        result = stated_steps(EvaluationRequest).read(home, seq)[3]
         version = versions_by_entry(home, result["model"]).get(result["certificate"])
         return {**shown, "result": result, "model": version and f"{result['model']}@{version[0]}"}
     return shown

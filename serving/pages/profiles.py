@@ -8,6 +8,8 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
+from accountant.certificates.answer import ANSWER
+from accountant.certificates.statement_kinds import kind_at
 from accountant.home import Home
 from models.answers import report as answer_report
 from models.profile import report
@@ -17,8 +19,8 @@ from serving.http.rights import NAMED, READS, hide_name
 from serving.http.routes import Door, access, in_thread, job_number, require_dataset, state
 from serving.pages.parts.ui import page
 from serving.wire.request_bodies import known_query
-from training.measuring.answers import answers
-from training.measuring.profile import release
+from training.kinds.registry import stated_steps
+from training.requests import ProfileRequest, QueryRequest
 
 MOST_DRAWN = 50_000  # rows of which a page says how near they come
 
@@ -28,7 +30,7 @@ async def profile(request: Request) -> Response:
     known_query(request)
     seq = job_number(request)
     home = state(request).home
-    is_answer = await in_thread(answers.is_answer, home, seq)
+    is_answer = await in_thread(kind_at, home, seq) is ANSWER
     context = await in_thread(_answer if is_answer else _profile, home, seq)
     with hide_name(access(request), seq):
         await require_dataset(request, READS, context["dataset"])
@@ -36,7 +38,7 @@ async def profile(request: Request) -> Response:
 
 
 def _answer(home: Home, seq: int) -> dict[str, Any]:
-    body = answers.answer_of(home, seq)[3]
+    body = stated_steps(QueryRequest).read(home, seq)[3]
     head, *rows = answer_report.lines(body)
     return {
         "dataset": body["dataset"], "job": seq, "facts": answer_report.facts(body), "head": head, "rows": rows,
@@ -46,8 +48,7 @@ def _answer(home: Home, seq: int) -> dict[str, Any]:
 
 
 def _profile(home: Home, seq: int) -> dict[str, Any]:
-    found = release.profile_of(home, seq)[2]
-    body = release.profile_to_json(seq, found)
+    _, _, found, body = stated_steps(ProfileRequest).read(home, seq)
     columns = [
         {
             "name": column["name"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,7 +15,6 @@ from accountant.access.grants import ASKING, Access
 from accountant.access.tokens import SCOPES
 from accountant.home import Home
 from dpserve_verify.privacy.budget import check_key
-from models.worth import statements
 from serving.http.rights import NAMED, READS, hide_name, require_model
 from serving.http.routes import Door, access, in_thread, job_number, require_dataset, state, with_prices
 from serving.process.prices import run_for_request
@@ -24,14 +23,12 @@ from serving.rest.jobs import counting_refusals
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import json_body, known_query, query_text
 from training.jobs import measured
-from training.measuring.answers import answers
-from training.measuring.profile import release
+from training.kinds.registry import stated_steps
 from training.planning import job_views
 from training.requests import EvaluationRequest, ProfileRequest, QueryRequest
 from training.requests.base import json_schema
 
 Body = Mapping[str, Any]
-Read = Callable[..., tuple[bytes, bytes, Any, Body]]
 
 
 @dataclass(frozen=True)
@@ -40,22 +37,25 @@ class Measurement:
 
     Attributes:
         path: of its doors.
-        request: what asks for it.
-        read: opens a finished job's statement: its envelope, its proof, what it says, verified, and that for programs.
+        request: class of what asks for it.
         query: fields of the query of the door that shows it, beside the job.
     """
 
     path: str
     request: Any
-    read: Read
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> Any:
+        """Return the steps of its jobs."""
+        return stated_steps(self.request)
 
     def reserve(self, home: Home, measurement: Any, by: str) -> Body:
         """Reserve and queue a job; return its JSON. BudgetRefused, which is counted."""
         plan = partial(run_for_request, measured.plan, measurement, by)
         with counting_refusals(measurement.dataset):
             key = check_key(measurement.idempotency_key)
-            reserved = measured.stated_steps(measurement).reserve(home, plan, by=by, key=key)
+            reserved = self.steps.reserve(home, plan, by=by, key=key)
         return job_views.job_to_json(home, home.ledger.job(reserved.seq))
 
     def price(self, measurement: Any, by: str) -> Body:
@@ -83,7 +83,7 @@ class Measurement:
         known_query(request, *self.query)
         select = query_text(request, "select")
         if select is None:
-            envelope, proof, _, body = await in_thread(self.read, state(request).home, job_number(request))
+            envelope, proof, _, body = await in_thread(self.steps.read, state(request).home, job_number(request))
         else:  # how long it takes to read is the caller's choice
             state(request).require_ready()
             answer = measured.answer, job_number(request), select
@@ -125,20 +125,10 @@ async def require_measurable(request: Request, measurement: Any) -> Access:
     return rights
 
 
-def _reader(open_statement: Callable[..., tuple[bytes, bytes, Any]], to_json: Callable[[int, Any], Body]) -> Read:
-    """Return what opens and spells a finished job's statement."""
-
-    def read(home: Home, seq: int) -> tuple[bytes, bytes, Any, Body]:
-        envelope, proof, stated = open_statement(home, seq)
-        return envelope, proof, stated, to_json(seq, stated)
-
-    return read
-
-
 SELECT = {"type": "string", "description": "another query, which follows from what was released"}
-EVALUATION = Measurement("evaluations", EvaluationRequest, _reader(statements.statement_of, statements.worth_to_json))
-ANSWER = Measurement("answers", QueryRequest, answers.answer_of, {"select": SELECT})
-PROFILE = Measurement("profiles", ProfileRequest, _reader(release.profile_of, release.profile_to_json))
+EVALUATION = Measurement("evaluations", EvaluationRequest)
+ANSWER = Measurement("answers", QueryRequest, {"select": SELECT})
+PROFILE = Measurement("profiles", ProfileRequest)
 DOORS = (
     *EVALUATION.doors(
         "Measure what a model is worth; it is charged now",

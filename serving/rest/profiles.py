@@ -9,6 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from accountant.certificates.profile import PROFILE
 from accountant.home import Home
 from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
@@ -32,7 +33,7 @@ async def show_synthetic(request: Request) -> Response:
     if suffix not in SUFFIXES:
         raise InputError(f"format={suffix[:40]!r}: must be parquet or csv")
     rows, seed = query_int(request, "rows", 0, 1, MOST_SENT) or None, query_int(request, "seed", 0)
-    _, _, statement = await in_thread(release.profile_of, home, seq)
+    _, _, statement = await in_thread(PROFILE.open, home, seq)
     dataset = statement.form.rows.dataset
     with hide_name(access(request), seq):
         await require_dataset(request, READS, dataset)

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import yaml
 from numpy.typing import NDArray
 
+from accountant.certificates.profile import PROFILE
 from accountant.home import Home
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import CategoricalFeature, NumericFeature
@@ -26,7 +27,6 @@ from models.profile.figures import LEVELS, Noise, table
 from training.datasets.datasets import register
 from training.jobs import job
 from training.measuring.profile.refine import refine
-from training.measuring.profile.release import profile_of
 from training.measuring.worth.evaluate import open_model
 from training.measuring.worth.public_rows import evaluate_rows
 from training.requests import JobRequest, ProfileRequest
@@ -132,7 +132,7 @@ def pays(epsilon: Decimal, repeats: int, folder: Path) -> list[tuple[str, str, s
                     continue
                 asked = ProfileRequest(dataset, epsilon * SHARE + Decimal(run).scaleb(-6))  # each a new one
                 number = job.measure(home, asked, by="benchmark")["job"]
-                refined = refine(text.encode(), profile_of(home, number)[2])
+                refined = refine(text.encode(), PROFILE.open(home, number)[2])
                 (folder / "refined.yaml").write_text(refined.text)
                 register(
                     home, f"{dataset}-{run}", train, folder / "refined.yaml", None, own, "record", families=[dataset]

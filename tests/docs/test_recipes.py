@@ -154,7 +154,7 @@ class CountStatement(ProfileStatement):
 class CountKind(ProfileKind):
     \"\"\"Rows by one column.\"\"\"
 
-    rule, form = stated.COUNT, CountStatement
+    rule, form, folder = stated.COUNT, CountStatement, "counts"
 
 
 COUNT = CountKind()
@@ -172,7 +172,7 @@ from typing import Any
 from accountant.certificates.count import COUNT
 from accountant.home import Home
 from accountant.ledger.families.job_kinds import Count
-from training.kinds.profile_steps import ProfileSteps
+from training.kinds.table_steps import ProfileSteps
 from training.measuring.profile.profile import PlannedProfile
 
 
@@ -189,7 +189,7 @@ class CountSteps(ProfileSteps):
     \"\"\"Counted as a profile is, of one column alone.\"\"\"
 
     asks = AskedCount
-    kind, folder = COUNT, "counts"
+    kind = COUNT
 
     @classmethod
     def plan(cls, home: Home, asked: Any, by: str | None = None) -> PlannedProfile:
@@ -197,7 +197,7 @@ class CountSteps(ProfileSteps):
         return replace(found, request=replace(found.request, kind=Count()), known=None)
 
     def result(self) -> dict[str, Any]:
-        (column,) = self.kind.open(self.place, self.home.trust)[2].form.columns
+        (column,) = self.kind.open(self.home, self.seq)[2].form.columns
         return {"count": column.counts}
 """
 )

@@ -9,7 +9,12 @@ import shutil
 import pytest
 from small_home import adult_home, dpserve
 
+from accountant.certificates.profile import PROFILE
+from accountant.certificates.worth import WORTH
 from dpserve_verify.command.program import main
+from dpserve_verify.errors import CertificateInvalid
+from dpserve_verify.keys.trust import PublicKeys
+from serving.cli.backends.server.statements import verified
 
 pytestmark = pytest.mark.slow
 SELECT = "select sex, count(*) from adult group by sex"
@@ -44,6 +49,23 @@ def verify(exported, tmp_path, monkeypatch, capsys):
         return code, capsys.readouterr().out
 
     return run
+
+
+@pytest.mark.parametrize("kind", [WORTH, PROFILE], ids=lambda kind: kind.word)
+def test_figures_of_a_server_are_those_that_were_signed(exported, kind):
+    """A server that shows other figures beside a sound statement is not repeated."""
+    home, statements = exported
+    path = statements[kind.word]
+    proof = path.with_name(path.name.replace(".dsse.json", ".tlog-proof")).read_text()
+    honest = {"job": 7, "envelope": json.loads(path.read_bytes()), "proof": proof}
+    boasts = {**honest, "metrics": [], "better": True, "outcome": "better", "columns": [], "epsilon": "0.001"}
+    keys = PublicKeys.from_json((home / "trust.json").read_bytes())
+    stated, shown = verified(kind, boasts, keys)
+    assert shown == verified(kind, honest, keys)[1]
+    assert shown["epsilon"] == stated.form.claim.epsilon != "0.001"
+    assert shown["metrics" if kind is WORTH else "columns"]
+    with pytest.raises(CertificateInvalid):  # of another kind
+        verified(PROFILE if kind is WORTH else WORTH, honest, keys)
 
 
 @pytest.mark.parametrize("word", ["worth", "profile", "answer"])

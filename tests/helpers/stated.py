@@ -8,10 +8,10 @@ from pathlib import Path
 
 import ledgers
 
+from accountant.certificates.profile import PROFILE
+from accountant.certificates.worth import WORTH
 from accountant.home import Home
-from models.worth.statements import statement_of
 from training.jobs import job
-from training.measuring.profile.release import profile_of
 from training.requests import EvaluationRequest, ProfileRequest
 
 
@@ -21,5 +21,5 @@ def stated() -> tuple[Home, dict[str, tuple[bytes, bytes]], bytes]:
     home = Home.open(ledgers.place(ledgers.copy(ledgers.trained(), Path(tempfile.mkdtemp()) / "home")))
     worth = job.measure(home, EvaluationRequest("adult", "adult", "0.1", "training"), by="test")["job"]
     profile = job.measure(home, ProfileRequest("adult", "0.1", "0", columns=("age", "sex")), by="test")["job"]
-    found = {"worth": statement_of(home, worth)[:2], "profile": profile_of(home, profile)[:2]}
+    found = {"worth": WORTH.open(home, worth)[:2], "profile": PROFILE.open(home, profile)[:2]}
     return home, found, (home.models / "adult" / "1" / "model.onnx").read_bytes()

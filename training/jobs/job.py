@@ -53,7 +53,7 @@ def submit(
     `promotes`: whether `by` may promote versions of the model; Forbidden where the job takes that and they may not.
     """
     check_key(key)
-    return steps_for(asked).submit(home, asked, by=by, key=key, queued=queued, promotes=promotes)
+    return steps_for(type(asked)).submit(home, asked, by=by, key=key, queued=queued, promotes=promotes)
 
 
 def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> Path:

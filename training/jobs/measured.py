@@ -7,25 +7,25 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 from accountant.home import Home
-from training.kinds.registry import steps_for
-from training.kinds.stated_steps import Reservable, StatedSteps
+from training.kinds.registry import stated_steps
+from training.kinds.stated_steps import Reservable
 from training.measuring.answers.answers import answer_of
 
 
 def price(asked: Any, by: str) -> bytes:
     """Return the plan of a measurement as JSON; it spends nothing. Raises as `StatedSteps.plan`."""
     with _home() as home:
-        planned: Any = stated_steps(asked).plan(home, asked, by)
+        planned: Any = stated_steps(type(asked)).plan(home, asked, by)
         return json.dumps(planned.to_json()).encode()
 
 
 def plan(asked: Any, by: str) -> Reservable:
     """Return what is reserved for a measurement. Raises as `StatedSteps.plan`."""
     with _home() as home:
-        return Reservable.of(stated_steps(asked).plan(home, asked, by))
+        return Reservable.of(stated_steps(type(asked)).plan(home, asked, by))
 
 
 def answer(seq: int, select: str) -> tuple[bytes, bytes, bytes]:
@@ -35,11 +35,6 @@ def answer(seq: int, select: str) -> tuple[bytes, bytes, bytes]:
     with _home() as home:
         envelope, proof, _, body = answer_of(home, seq, select)
     return envelope, proof, json.dumps(body).encode()
-
-
-def stated_steps(asked: Any) -> type[StatedSteps]:
-    """Return the steps of the kind of measurement that is asked for."""
-    return cast(type[StatedSteps], steps_for(asked))
 
 
 @contextmanager

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from accountant.certificates.worth import WORTH, Measured, Worth
-from accountant.home import Home
+from accountant.certificates.worth import WORTH, Worth, method_of
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import HOLDOUT
-from dpserve_verify.privacy.events import plan_from_json
+from dpserve_verify.privacy.events import Plan
 from models.worth.judging import BETTER, judge
 from models.worth.stated import LEVEL, check, figures, histogram_form, model_form, variance_of
-from models.worth.statements import statement_of, worth_to_json
+from models.worth.statements import worth_to_json
 from training.datasets.datasets import takes_one_row
 from training.kinds.job_steps import Learn
-from training.kinds.stated_steps import StatedSteps
+from training.kinds.stated_steps import Said, StatedSteps
+from training.measuring.planning import part_of
 from training.measuring.worth import evaluate
 from training.measuring.worth.evaluate import (
-    PlannedWorth,
     by_one_row,
     evaluator_of,
     learnt_from,
     measured_models,
     of_one_row,
-    part_of,
     seen_by_bins,
 )
 from training.requests import EvaluationRequest
@@ -34,13 +32,8 @@ from training.session.session import Public
 class EvaluationSteps(StatedSteps):
     """Count records by true answer and what the model says, and state what that comes to."""
 
-    asks = EvaluationRequest
-    kind, folder = WORTH, "evaluations"
-
-    @classmethod
-    def plan(cls, home: Home, asked: EvaluationRequest, by: str | None = None) -> PlannedWorth:
-        """Rehearse and price. BudgetRefused where it would not be admitted now. Spends nothing."""
-        return evaluate.plan(home, asked, by)
+    asks, kind = EvaluationRequest, WORTH
+    plan, check_figures = staticmethod(evaluate.plan), staticmethod(check)
 
     def check(self) -> None:
         """Raise where a model that it measures was lost or revoked since."""
@@ -56,15 +49,16 @@ class EvaluationSteps(StatedSteps):
         measured = [model.ensemble for model in measured_models(self.home, self.request)]
         return evaluator_of(measured, schema, self.request.parameters).learn
 
-    def statement(self, counts: list[int]) -> bytes:
-        """State what the model is worth."""
-        home, request = self.home, self.request
-        plan = plan_from_json(home.ledger.reservation(self.seq).value["plan"])
-        models = measured_models(home, request)
-        dataset = by_one_row(home.ledger.dataset_of(self.seq), request)
-        evaluator = evaluator_of([model.ensemble for model in models], schema_of(home, dataset), request.parameters)
-        layout = evaluator.query.layout
-        part = part_of(dataset, request)
+    @property
+    def dataset(self) -> Dataset:
+        """Return the dataset as it was read: of one row to a person, where that is the first of each."""
+        return by_one_row(super().dataset, self.request)
+
+    def said(self, counts: list[int], dataset: Dataset, plan: Plan) -> Said:
+        """Say what the model is worth."""
+        request, models = self.request, measured_models(self.home, self.request)
+        schema, part = schema_of(self.home, dataset), part_of(dataset, request)
+        layout = evaluator_of([model.ensemble for model in models], schema, request.parameters).query.layout
         bins = [seen_by_bins(model.certificate, dataset, part) for model in models]
         was_seen = [
             bool(entries) or (part != HOLDOUT and learnt_from(model.certificate, dataset))
@@ -73,24 +67,22 @@ class EvaluationSteps(StatedSteps):
         forms = [model_form(model.ensemble, model.certificate.model, model.certificate.issued) for model in models]
         variance = variance_of(plan, dataset.registration.draws)
         metrics = figures(layout, counts, variance, dataset.registration.unit.contributions)
-        measured = Measured(
-            forms[0],
-            models[0].certificate.sha256,
-            part,
-            was_seen[0],
-            histogram_form(layout, counts, variance),
-            LEVEL,
-            metrics,
-            judge(layout.kind, metrics) == BETTER,
-            None if len(forms) == 1 else {**forms[1], "sha256": models[1].certificate.sha256, "seen": was_seen[1]},
-            bins[0],
-        )
-        return WORTH.statement(measured, dataset, request, plan, self.in_log())
+        histogram = histogram_form(layout, counts, variance)
+        found: dict[str, Any] = {
+            "model": forms[0],
+            "histogram": histogram,
+            "level": LEVEL,
+            "metrics": metrics,
+            "better": judge(layout.kind, metrics) == BETTER,
+            "method": method_of(histogram),
+        }
+        if len(forms) > 1:
+            found["against"] = {**forms[1], "sha256": models[1].certificate.sha256, "seen": was_seen[1]}
+        rows: dict[str, Any] = {"seen": was_seen[0], "schema": dataset.registration.schema}
+        rows |= {"seenByBins": bins[0]} if bins[0] else {}
+        return Said(found, rows, (request.model, models[0].certificate.sha256))
 
-    def check_figures(self, stated: Worth) -> None:
-        """Make every metric again."""
-        check(stated)
-
-    def result(self) -> dict[str, Any]:
+    @staticmethod
+    def to_json(seq: int, stated: Worth) -> dict[str, Any]:
         """Return what the model is worth."""
-        return {"worth": worth_to_json(self.seq, statement_of(self.home, self.seq)[2])}
+        return worth_to_json(seq, stated)

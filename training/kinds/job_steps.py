@@ -36,7 +36,7 @@ class JobSteps(ABC):
     seq: int
     request: Request
 
-    asks: ClassVar[type]
+    asks: ClassVar[Any]
 
     @classmethod
     @abstractmethod

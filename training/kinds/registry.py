@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Mapping
-from typing import Any
+from typing import cast
 
 from accountant.home import Home
 from accountant.ledger.families.job_kinds import Evaluation, JobKind, Profile, Training
 from accountant.ledger.families.records import request_from_entry
 from accountant.system import extensions
-from training.kinds.answer_steps import AnswerSteps
 from training.kinds.evaluation_steps import EvaluationSteps
 from training.kinds.job_steps import JobSteps
-from training.kinds.profile_steps import ProfileSteps
+from training.kinds.stated_steps import StatedSteps
+from training.kinds.table_steps import AnswerSteps, ProfileSteps
 from training.kinds.training_steps import TrainingSteps
 
 STEPS: dict[type[JobKind], type[JobSteps]] = {
@@ -39,7 +39,12 @@ def steps_of(home: Home, seq: int) -> JobSteps:
     return steps(home, seq, request)
 
 
-def steps_for(asked: Any) -> type[JobSteps]:
-    """Return the steps of the kind of job that is asked for."""
+def steps_for(kind: type) -> type[JobSteps]:
+    """Return the steps of the jobs that requests of this class ask for."""
     every: tuple[type[JobSteps], ...] = (*_every_steps().values(), AnswerSteps)
-    return next(steps for steps in every if type(asked) is steps.asks)
+    return next(steps for steps in every if kind is steps.asks)
+
+
+def stated_steps(kind: type) -> type[StatedSteps]:
+    """Return the same of jobs that end in a signed statement about counts."""
+    return cast(type[StatedSteps], steps_for(kind))

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,19 +22,19 @@ from accountant.certificates.statement_kind import StatementKind
 from accountant.errors import BudgetRefused, JobFailed
 from accountant.home import Home
 from accountant.ledger import evaluations
+from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import Job, Request
 from accountant.system.traces import span
 from dpserve_verify.certificates.certificate import digest
-from dpserve_verify.certificates.stated import Stated
 from dpserve_verify.errors import LedgerInvalid
 from dpserve_verify.keys import dsse
-from dpserve_verify.privacy.events import Plan
+from dpserve_verify.privacy.events import Plan, plan_from_json
 from dpserve_verify.system.files import PRIVATE, replace_file, sync_directory
 from training.datasets.datasets import require_rows
 from training.finish.lease import Lease, this_process
 from training.finish.release import discard, lock_job, sign
 from training.kinds.job_steps import JobSteps
-from training.measuring.worth.evaluate import Planned
+from training.measuring.planning import Planned, part_of
 
 COUNTS = "counts.json"
 
@@ -54,20 +54,28 @@ class Reservable:
         return cls(planned.request, planned.recipe.unit, planned.recipe.plan, planned.known)
 
 
+class Said(NamedTuple):
+    """What is signed of counts: `figures`, what is said of the `rows`, and the file that it is `about`, as
+    `StatementKind.encode` takes them.
+    """
+
+    figures: Mapping[str, Any]
+    rows: Mapping[str, Any]
+    about: tuple[str, str] | None = None
+
+
 class StatedSteps(JobSteps):
     """Keep counts, state them, sign and enter.
 
     Attributes:
         kind: of its statement.
-        folder: where finished statements of this kind lie in a home.
     """
 
     kind: ClassVar[StatementKind[Any]]
-    folder: ClassVar[str]
 
     @classmethod
     @abstractmethod
-    def plan(cls, home: Home, asked: Any, by: str | None = None) -> Planned:
+    def plan(cls, home: Home, asked: Any, /, by: str | None = None) -> Planned:
         """Rehearse and price. BudgetRefused where it would not be admitted now. Spends nothing."""
 
     @classmethod
@@ -100,18 +108,43 @@ class StatedSteps(JobSteps):
             plan()
             raise
 
+    @classmethod
+    def read(cls, home: Home, seq: int, select: str | None = None) -> tuple[bytes, bytes, Any, dict[str, Any]]:
+        """Return the envelope and the proof of a finished statement, what it says, verified, and that for programs; of
+        an answer the table of `select`, its own when left out. UnknownName where there is none.
+        """
+        envelope, proof, stated = cls.kind.open(home, seq)
+        return envelope, proof, stated, cls.to_json(seq, stated)
+
+    @staticmethod
+    def to_json(seq: int, stated: Any) -> dict[str, Any]:
+        """Return a verified statement for programs."""
+        raise NotImplementedError
+
+    def result(self) -> dict[str, Any]:
+        """Return what it found, under the name of its statement."""
+        return {self.kind.word: self.read(self.home, self.seq)[3]}
+
     @property
-    def place(self) -> Path:
-        """Return the folder of its finished statement."""
-        return self.home.path / self.folder / str(self.seq)
+    def dataset(self) -> Dataset:
+        """Return the dataset as the statement speaks of it, with the accounts of the part."""
+        return self.home.ledger.dataset_of(self.seq)
 
     @abstractmethod
-    def statement(self, counts: list[int]) -> bytes:
-        """Return what is signed of these counts."""
+    def said(self, counts: list[int], dataset: Dataset, plan: Plan) -> Said:
+        """Return what is signed of these counts, which were released by this plan."""
 
+    @staticmethod
     @abstractmethod
-    def check_figures(self, stated: Stated[Any]) -> None:
+    def check_figures(stated: Any, /) -> object:
         """Raise CertificateInvalid where a figure does not follow from the counts."""
+
+    def statement(self, counts: list[int]) -> bytes:
+        """Return what is signed of these counts, as canonical bytes."""
+        plan, dataset = plan_from_json(self.home.ledger.reservation(self.seq).value["plan"]), self.dataset
+        figures, rows, about = self.said(counts, dataset, plan)
+        part = part_of(dataset, self.request)
+        return self.kind.encode(figures, rows, part, dataset, self.request, plan, self.in_log(), about)
 
     def in_log(self) -> dict[str, Any]:
         """Return where its reservation stands, as its statement says it."""
@@ -129,7 +162,7 @@ class StatedSteps(JobSteps):
 
     def finish(self) -> Path:
         """Return the folder of the statement."""
-        folder, place = self.home.jobs / str(self.seq), self.place
+        folder, place = self.home.jobs / str(self.seq), self.kind.place(self.home, self.seq)
         with lock_job(self.home, self.seq):
             job = self.home.ledger.job(self.seq)
             if not folder.exists():

@@ -173,6 +173,11 @@ class Registration:
         return self.unit.remote or self.institutions is not None
 
     @property
+    def public_records(self) -> int | None:
+        """Return how many rows there are, where that is public."""
+        return self.records if self.relation is Relation.REPLACE_ONE else None
+
+    @property
     def draws(self) -> int:
         """Return how many times the noise that is priced is in every answer: of institutions two aggregators add it."""
         return 1 if self.institutions is None else 2

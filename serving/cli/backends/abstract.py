@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from dpserve_verify.audit.tree_of_entries import Report as AuditReport
     from dpserve_verify.certificates.bundle import Bundle
+    from dpserve_verify.certificates.stated import Stated
     from dpserve_verify.keys.trust import PublicKeys
     from dpserve_verify.log.seen_checkpoints import Growth
     from models.store.loading import OpenedModel
     from models.worth.report import Report
     from serving.operations import A, Operation, P
     from serving.wire.list_parts import Part
+    from training.requests.base import Checked
 
 Body: TypeAlias = dict[str, Any]  # one JSON object, with the keys of the REST answer
 Request: TypeAlias = Mapping[str, Any]  # a request with the keys of its REST body
@@ -87,49 +89,30 @@ class Jobs(ABC):
 
 
 class Measurements(ABC):
-    """Evaluations of models and profiles of datasets: jobs that end in a signed statement."""
+    """Jobs that count rows and end in a signed statement: what a model is worth, a profile, an answer to a query."""
 
     @abstractmethod
-    def plan_evaluation(self, request: Request) -> Body:
-        """Return the price of an evaluation. Spends nothing. `request`: the keys of POST /v1/plans/evaluations."""
+    def plan(self, asked: Checked) -> Body:
+        """Return the price of a request of one of these. Spends nothing."""
 
     @abstractmethod
-    def evaluate(self, request: Request, key: str | None, out: Path | None) -> Body:
-        """Run an evaluation to its end, and return its job with the figures (`worth`) and the place of its `statement`.
-
-        Args:
-            request: The keys of POST /v1/evaluations.
-            key: The same key gives the same job, and spends once.
-            out: A report to write.
+    def measure(self, asked: Checked) -> tuple[Body, Stated[Any]]:
+        """Run a job to its end, and return it with what it found (`worth`, `profile` or `answer`) and the place of its
+        `statement`; and that statement, verified. The same idempotency key gives the same job, and spends once.
         """
 
     @abstractmethod
-    def evaluate_rows(self, name: str, data: Path, schema: Path | None, out: Path | None, public: bool) -> Report:
+    def evaluate_rows(self, name: str, data: Path, schema: Path | None, public: bool) -> Report:
         """Evaluate a model for nothing on rows that are nobody's secret.
 
         Args:
             name: The model.
             data: The file of rows, with the target.
             schema: How the file is written; as the model's dataset when left out.
-            out: A report to write.
             public: The user says that the rows are public, though they are few.
 
         Raises:
             InputError: The rows stand in a registered dataset; or a server is asked, which takes no rows.
-        """
-
-    @abstractmethod
-    def plan_profile(self, request: Request) -> Body:
-        """Return the price of a profile. Spends nothing. `request`: the keys of POST /v1/plans/profiles."""
-
-    @abstractmethod
-    def profile(self, request: Request, key: str | None, out: Path | None) -> Body:
-        """Run a profile to its end, and return its job with the counts (`profile`) and the place of its `statement`.
-
-        Args:
-            request: The keys of POST /v1/profiles.
-            key: The same key gives the same job, and spends once.
-            out: A report to write.
         """
 
     @abstractmethod
@@ -142,19 +125,6 @@ class Measurements(ABC):
             out: The file, .parquet or .csv.
             rows: How many; as many as were counted when None.
             seed: The same gives the same rows.
-        """
-
-    @abstractmethod
-    def plan_query(self, request: Request) -> Body:
-        """Return the price of a query. Spends nothing. `request`: the keys of POST /v1/plans/answers."""
-
-    @abstractmethod
-    def query(self, request: Request, key: str | None) -> Body:
-        """Return the job that answers a query, with its table (`answer`) and the place of its `statement`.
-
-        Args:
-            request: The keys of POST /v1/answers.
-            key: The same key gives the same job, and spends once.
         """
 
 

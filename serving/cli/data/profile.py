@@ -41,13 +41,14 @@ def profile(
     together = [tuple(map(str.strip, names.split(","))) for names in pairs or ()]
     if any(len(names) != 2 for names in together):
         raise InputError("pairs: must be two columns each, A,B, in whose names there is no comma")
-    body_asked = replace(asked, pairs=tuple((a, b) for a, b in together)).to_json()
-    key = body_asked.pop("idempotency_key", None)
+    request = replace(asked, pairs=tuple((a, b) for a, b in together))
     if plan:
-        return show_plan(backend().measurements.plan_profile(body_asked), json)
+        return show_plan(backend().measurements.plan(request), json)
     with show_busy(f"counting the rows of {asked.dataset}"):
-        body = backend().measurements.profile(body_asked, key, out)
+        body, _ = backend().measurements.measure(request)
     statement = body["profile"]
+    if out is not None:
+        report.write(statement, out)
     rows = [("COLUMN", "TYPE", "FIGURE", "MISSING")]
     rows += [(column["name"], *report.summary(column)) for column in statement["columns"]]
     text = "\n".join([*report.facts(statement), "", align_columns(rows)])

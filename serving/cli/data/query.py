@@ -34,12 +34,11 @@ def query(
     dpserve query adult "select count(*) from adult where education in ('Masters', 'Doctorate')"
     """
     check_out(out, report.SUFFIXES)
-    body_asked = QueryRequest.of({**asked, "select": select}).to_json()
-    key = body_asked.pop("idempotency_key", None)
+    request = QueryRequest.of({**asked, "select": select})
     if plan:
-        return _show_plan(backend().measurements.plan_query(body_asked), json)
-    with show_busy(f"adding up the rows of {body_asked['dataset']}"):
-        body = backend().measurements.query(body_asked, key)
+        return _show_plan(backend().measurements.plan(request), json)
+    with show_busy(f"adding up the rows of {request.dataset}"):
+        body, _ = backend().measurements.measure(request)
     answer = body["answer"]
     if out is not None:
         report.write(answer, out)

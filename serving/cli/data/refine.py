@@ -15,7 +15,6 @@ from serving.cli.certificates import PROFILE_SUFFIX, proof_beside, read_trusted_
 from serving.cli.data.schema import SchemaFile, schema_bytes
 from serving.cli.terminal import Json, align_columns, note, show
 from training.measuring.profile.refine import refine as refined_by
-from training.measuring.profile.release import profile_of
 
 
 def refine(
@@ -50,7 +49,7 @@ def refine(
 
 def _profile(text: str, trust: Path | None) -> Profile:
     if text.isascii() and text.isdigit():
-        profile = profile_of(Home.open(), int(text))[2]
+        profile = PROFILE.open(Home.open(), int(text))[2]
     elif text.endswith(PROFILE_SUFFIX):
         envelope, proof = proof_beside(Path(text))
         profile = PROFILE.verify(envelope, proof, read_trusted_keys(trust))

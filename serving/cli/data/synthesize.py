@@ -47,10 +47,9 @@ def synthesize(
     if from_profile is None:
         if "epsilon" not in asked:
             raise InputError("epsilon: what it may cost, or --from-profile JOB, a profile that was paid for")
-        request = ProfileRequest.of({"around": AUTO} | asked).to_json()
-        key = request.pop("idempotency_key", None)
+        request = ProfileRequest.of({"around": AUTO} | asked)
         if plan:
-            return show_plan(measurements.plan_profile(request), json)
+            return show_plan(measurements.plan(request), json)
     elif asked.keys() - {"dataset"} or plan:
         raise InputError("from-profile: costs nothing, and takes no option of a price")
     if out is None:
@@ -59,7 +58,7 @@ def synthesize(
     check_out(out, (".parquet", ".csv"))
     if from_profile is None:
         with show_busy(f"counting the rows of {asked['dataset']}"):
-            body = measurements.profile(request, key, None)
+            body, _ = measurements.measure(request)
         from_profile = body["job"]
     made = measurements.synthesize(asked["dataset"], from_profile, out, rows, seed)
     lines = [

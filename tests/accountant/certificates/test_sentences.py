@@ -339,11 +339,9 @@ def counted(kind: str, about: Dataset, part: str) -> dict:
     asked = request(delta="0" if kind == "worth" else "0.000001")
     place = {"origin": "example.org/ledger", "reservation": 3, "leaf": "0" * 64}
     if kind == "worth":
-        measured = worth.Measured({"name": "adult"}, "0" * 64, part, False, {"kind": "binary"}, "0.95", [], True)
-        payload = worth.WORTH.statement(measured, about, asked, Plan.of([COUNTS]), place)
+        payload = worth.WORTH.encode({}, {}, part, about, asked, Plan.of([COUNTS]), place, ("adult", "0" * 64))
     else:
-        spread = profile.Counted(part, None, 64, {})
-        payload = profile.PROFILE.statement(spread, about, asked, Plan.of([SPREAD]), place)
+        payload = profile.PROFILE.encode({}, {}, part, about, asked, Plan.of([SPREAD]), place)
     return json.loads(payload)["predicate"]
 
 

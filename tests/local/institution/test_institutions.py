@@ -17,6 +17,8 @@ from hospitals import people, schema
 from small_home import until
 
 from accountant.audit.audit import audit_home
+from accountant.certificates.profile import PROFILE
+from accountant.certificates.worth import WORTH
 from accountant.errors import BudgetRefused, DataError, IdempotencyConflict, PlanMismatch, UnknownName, WrongState
 from accountant.home import Home
 from accountant.noise import shares
@@ -37,12 +39,10 @@ from models.profile.stated import check as check_profile
 from models.store.bundle import ModelStore
 from models.store.loading import load_verified
 from models.worth.stated import check as check_worth
-from models.worth.statements import statement_of
 from serving.pages.parts.entry_text import describe
 from training.jobs import job
 from training.learners.job_words import CHOSEN
 from training.measuring.profile.profile import columns_of
-from training.measuring.profile.release import profile_of
 from training.requests import JobRequest
 from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import parse_schema, schema_of
@@ -441,12 +441,12 @@ def test_rows_are_counted_over_institutions_and_the_statement_is_signed(place, s
         job_of = campaigns.load(place.home, name).job
         sigma = float(definition.rounds[0].event.noise_multiplier) * definition.rounds[0].sensitivity
         if name == "spread":
-            stated = profile_of(place.home, job_of)[2]
+            stated = PROFILE.open(place.home, job_of)[2]
             check_profile(stated)
             assert float(stated.form.variance) == pytest.approx(2 * (sigma / 64) ** 2, rel=1e-3)
             total, noise = sum(stated.form.columns[2].counts) / 64, 2**0.5 * sigma / 64
         else:
-            stated = statement_of(place.home, job_of)[2]
+            stated = WORTH.open(place.home, job_of)[2]
             check_worth(stated)
             assert stated.form.rows.part == "all"
             assert stated.form.rows.seen
@@ -489,7 +489,7 @@ def test_what_institutions_keep_aside_is_charged_and_counted_by_itself(tmp_path)
         found = clinics.everybody("measured")
         assert not [each for each in found.values() if isinstance(each, Exception)], found
         assert campaigns.close(clinics.home, "measured")["state"] == "issued"
-        stated = statement_of(clinics.home, campaigns.load(clinics.home, "measured").job)[2]
+        stated = WORTH.open(clinics.home, campaigns.load(clinics.home, "measured").job)[2]
         assert (stated.form.rows.part, stated.form.rows.seen) == ("holdout", False)
         assert "part" not in hospitals.charged(clinics.homes[0])[0]
         assert hospitals.charged(clinics.homes[0])[1]["part"] == "holdout"

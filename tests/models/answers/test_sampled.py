@@ -11,6 +11,7 @@ from math import comb
 import pytest
 from ledgers import place
 
+from accountant.certificates.answer import ANSWER
 from accountant.home import Home
 from accountant.ledger.families.records import HOLDOUT, NewPeople
 from dpserve_verify.keys import dsse
@@ -71,7 +72,7 @@ def home(tmp_path) -> Home:
 def test_an_answer_says_of_which_rows_it_is_and_scales_its_counts(home, tmp_path):
     def ask(select: str, **more):
         number = job.measure(home, QueryRequest("v", select, "5", **more), by="test")["job"]
-        statement = json.loads(dsse.parse(answers.statement_file(home, number).read_bytes()).payload)
+        statement = json.loads(dsse.parse(ANSWER.file(home, number).read_bytes()).payload)
         return answers.answer_of(home, number, select)[3], statement["predicate"]["rows"]
 
     select = "select c, count(*), avg(case when y = 'a' then 1 else 0 end) share from v group by c"

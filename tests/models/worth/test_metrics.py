@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from sklearn import metrics as known
 
-from accountant.certificates.worth import METHOD, method_of
 from models.worth.intervals import Noise, auroc, ratio
 from models.worth.judging import BETTER, NOT_BETTER, UNCLEAR, judge
 from models.worth.layout import BINS, Layout
@@ -140,7 +139,7 @@ def variance(epsilon: float) -> float:
 
 
 def test_figures_of_bins_are_what_scikit_learn_says_of_the_bins():
-    """A probability is the middle of its bin; a statement that was made before these figures has none of them."""
+    """A probability is the middle of its bin."""
     random = np.random.default_rng(11)
     answers = random.random(20_000) < 0.2
     scores = (random.normal(size=20_000) * 150 + 250 * answers - 200).astype(np.int64)[:, None]
@@ -151,11 +150,6 @@ def test_figures_of_bins_are_what_scikit_learn_says_of_the_bins():
     of_bins = found["average_precision_of_bins", None]
     assert of_bins.value == pytest.approx(known.average_precision_score(answers, column))
     assert of_bins.value == pytest.approx(known.average_precision_score(answers, scores[:, 0]), abs=0.02)
-    before = figures(BINARY, counts.tolist(), 4.0, 1, 1)
-    now = figures(BINARY, counts.tolist(), 4.0, 1)
-    assert before == [each for each in now if "_of_bins" not in each["metric"]]
-    assert len(now) == len(before) + 2
-    assert method_of({"kind": "binary"}, 1) == METHOD != method_of({"kind": "binary"})
 
 
 def test_what_scores_of_several_classes_say_is_what_scikit_learn_says():
@@ -340,17 +334,11 @@ def test_what_one_model_shows_has_three_outcomes():
     ids=lambda layout: layout.kind,
 )
 def test_no_value_is_stated_where_the_interval_is_the_whole_scale(layout):
-    """But in statements that were made before, whose figures must follow from their counts as they stand."""
     counts = np.full(layout.size, layout.cells_per_record).tolist()
     drowned = 1e9 * layout.cells_per_record**2
-    first = [figures(layout, counts, drowned, 1, edition)[0] for edition in (2, 3)]
-    assert [first[0][end] for end in ("low", "high")] == [first[1][end] for end in ("low", "high")]
-    assert first[0]["value"] is not None
-    assert first[1]["value"] is None
+    assert figures(layout, counts, drowned, 1)[0]["value"] is None
     told = figures(layout, [40 * count for count in counts], 0.0, 1)[0]
     assert told["value"] is not None
-    methods = {method_of({"kind": layout.kind}, edition) for edition in (1, 2, 3)}
-    assert len(methods) == (3 if layout.kind == "binary" else 2)
 
 
 @pytest.mark.parametrize("bins", [8, 16])

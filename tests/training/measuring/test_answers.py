@@ -105,7 +105,7 @@ def test_an_answer_is_right_charged_once_and_answers_what_follows(home, tmp_path
     )
     assert ask(home, "select sex, count(race) from adult where race <> 'White' group by sex")[0] == counted["job"]
     with pytest.raises(UnknownName):
-        PROFILE.open(home.profiles / str(number), home.trust)
+        PROFILE.open(home, number)
     audited = audit_home(home)
     assert audited.ok, audited.problems
     answer = answers.answer_of(home, number)[3]

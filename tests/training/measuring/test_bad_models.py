@@ -11,13 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from accountant.audit.audit import audit_home
+from accountant.certificates.worth import WORTH
 from accountant.errors import WrongState
 from accountant.home import Home
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.store import placing
 from models.worth.stated import check
-from models.worth.statements import mark, statement_of
+from models.worth.statements import mark
 from training.datasets.datasets import register
 from training.jobs import job
 from training.measuring.worth import evaluate
@@ -98,7 +99,7 @@ def test_a_model_that_is_worth_nothing_is_marked_and_not_promoted(home, learner,
         assert float(found["log_loss", None]["high"]) > np.log(5) - 0.5
         assert told["worth"]["histogram"]["kind"] == "classes-scores"
         assert not told["worth"]["better"]
-        check(statement_of(home, told["job"])[2])
+        check(WORTH.open(home, told["job"])[2])
     elif target == "two":
         with pytest.raises(InputError, match="for three or more classes"):
             evaluate.plan(home, EvaluationRequest(made, "table", "0.5", scores=True))

@@ -26,7 +26,7 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from models.store import placing
 from models.worth.report import write
 from models.worth.stated import check, figures, layout_of, report_of
-from models.worth.statements import mark, statement_of, worths
+from models.worth.statements import mark, worths
 from training.datasets.datasets import register
 from training.jobs import job, queue
 from training.kinds import stated_steps
@@ -120,7 +120,7 @@ def test_an_evaluation_is_charged_to_what_was_kept_aside_and_given_again_for_not
 
 def test_the_statement_is_verified_by_itself_and_whatever_is_changed_is_found(home):
     body = job.measure(home, asked(), by="test")
-    envelope, proof, found = statement_of(home, body["job"])
+    envelope, proof, found = WORTH.open(home, body["job"])
     text, model = proof.decode(), evaluate.open_model(home, "adult").bundle.onnx
     assert WORTH.verify(envelope, text, home.trust, model).name == "adult"
     assert found.sha256 == evaluate.open_model(home, "adult").certificate.sha256
@@ -170,7 +170,7 @@ def test_figures_by_group_are_released_at_once_for_the_same_price(home, tmp_path
     assert told["better"]
     rows = {None: 2000.0} | {name: float(found["records", name]["value"]) for name in ("Female", "Male")}
     assert abs(rows["Female"] + rows["Male"] - float(found["records", None]["value"])) < 200
-    envelope, _, verified = statement_of(home, body["job"])
+    envelope, _, verified = WORTH.open(home, body["job"])
     check(verified)
     forged = json.loads(dsse.parse(envelope).payload)
     gap = next(each for each in forged["predicate"]["metrics"] if each["metric"] == "selection_rate_gap")
@@ -242,7 +242,7 @@ def test_fewer_bins_are_part_of_what_is_reserved_and_signed_and_the_same_questio
     body = job.measure(home, asked("0.03"), by="test")
     assert body["worth"]["histogram"]["columns"] == 8
     assert home.ledger.log.entry(body["job"]).value["parameters"] == {"cells": 16, "bins": 8}
-    _, _, found = statement_of(home, body["job"])
+    _, _, found = WORTH.open(home, body["job"])
     check(found)
     for columns in (7, 16, 32):
         counts = dataclasses.replace(found.form.histogram, columns=columns)
@@ -290,7 +290,7 @@ def test_of_two_models_the_better_one_is_shown_and_promoted_by_the_statement(hom
         job.measure(home, asked(model="adult@1", against="adult"), by="test")
     report = audit_home(home)
     assert report.ok, report.problems
-    _, _, found = statement_of(home, back["job"])
+    _, _, found = WORTH.open(home, back["job"])
     forged = dataclasses.replace(found.form, better=False)
     with pytest.raises(CertificateInvalid, match="do not follow"):
         check(dataclasses.replace(found, form=forged))
@@ -301,7 +301,7 @@ def test_of_two_models_the_better_one_is_shown_and_promoted_by_the_statement(hom
 def test_models_of_others_are_compared_where_neither_learnt_the_rows(home):
     seen = job.measure(home, asked(model="plain", against="adult", part="training"), by="test")["worth"]
     assert (seen["part"], seen["seen"]) == ("training", False)  # plain learnt from other people; adult from these
-    assert statement_of(home, seen["job"])[2].form.against.seen
+    assert WORTH.open(home, seen["job"])[2].form.against.seen
     with pytest.raises(InputError, match="keeps no rows aside"):
         job.measure(home, asked(dataset="plain", against="plain"), by="test")
     assert (
@@ -335,7 +335,7 @@ def test_a_model_is_trained_and_evaluated_by_one_command_charged_before_it_start
     assert queue.work_once(home) == queued.seq
     assert job_to_json(home, home.ledger.job(queued.seq))["evaluation"] == {"job": queued.seq + 1, "state": "reserved"}
     assert queue.work_once(home) == queued.seq + 1
-    assert statement_of(home, queued.seq + 1)[2].epsilon == Decimal("0.25")
+    assert WORTH.open(home, queued.seq + 1)[2].epsilon == Decimal("0.25")
     with monkeypatch.context() as patched:
         patched.setattr(TrainingSteps, "open_rows", lambda *_: 1 / 0)
         with pytest.raises(JobFailed):
@@ -404,12 +404,12 @@ def test_a_cut_after_the_commit_is_gone_on_with(home, monkeypatch):
             job.run(home, reserved.seq)
     counts = json.loads((home.jobs / str(reserved.seq) / COUNTS).read_text())
     assert job.recover(home)["finished"] == [reserved.seq]
-    _, _, found = statement_of(home, reserved.seq)
+    _, _, found = WORTH.open(home, reserved.seq)
     assert found.form.histogram.counts == counts
     assert job.recover(home)["finished"] == []
     shutil.rmtree(home.evaluations / str(reserved.seq))
     with pytest.raises(UnknownName, match="no statement of worth"):
-        statement_of(home, reserved.seq)
+        WORTH.open(home, reserved.seq)
 
 
 def test_a_changed_count_on_disk_is_never_signed(home, monkeypatch):

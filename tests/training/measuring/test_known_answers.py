@@ -12,6 +12,7 @@ from ledgers import place
 
 from accountant.audit.audit import audit_home
 from accountant.certificates.statement_kind import StatementKind
+from accountant.certificates.statement_kinds import kind_at
 from accountant.home import Home
 from accountant.ledger.families.records import Why
 from dpserve_verify.errors import CertificateInvalid, InputError
@@ -103,12 +104,12 @@ def test_a_plan_verifies_what_would_answer_it_and_once(home, monkeypatch):
     with pytest.raises(InputError, match="nothing that was released"):
         answers.plan(same, QueryRequest("t", "select c, y, avg(x) from t group by c, y"))
     assert len(looked) == 1
-    file = answers.statement_file(home, narrow)
+    file = kind_at(home, narrow).file(home, narrow)
     os.utime(file, (1, 1))
     assert answers.plan(same, free).known == narrow
     assert len(looked) == 2  # its file was touched
     assert answers.plan(same, QueryRequest("t", "select c, count(*) from t group by c")).known == wide
     assert len(looked) == 2  # that one was looked at when the narrower one was asked for
-    file.write_bytes(answers.statement_file(home, others[0]).read_bytes())
+    file.write_bytes(kind_at(home, others[0]).file(home, others[0]).read_bytes())
     with pytest.raises(CertificateInvalid):  # what was changed is not taken for what was verified
         answers.plan(same, free)

@@ -12,6 +12,7 @@ import pytest
 from draws import drawn, loss
 
 from accountant.audit.audit import audit_home
+from accountant.certificates.worth import WORTH
 from accountant.errors import RowsUnavailable
 from accountant.home import Home
 from accountant.ledger.families.records import HOLDOUT, Unit
@@ -20,7 +21,6 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import CategoricalFeature
 from models.forms.additive import AdditiveEnsemble
 from models.worth.stated import check, layout_of
-from models.worth.statements import statement_of
 from training.calibration.calibrate import rehearse
 from training.datasets import packing
 from training.datasets.datasets import ONE_ROW, register
@@ -138,7 +138,7 @@ def test_one_row_of_each_person_is_measured_signed_and_audited(tmp_path):
     assert evaluate.plan(home, asked).to_json()["contributions"] == 1
     body = job.measure(home, asked, by="test")
     for worth, number in ((early, made["evaluated"]["job"]), (body["worth"], body["job"])):
-        _, _, stated = statement_of(home, number)
+        _, _, stated = WORTH.open(home, number)
         unit, (mechanism,) = stated.form.claim.unit, stated.form.mechanisms
         assert (unit.contributions, mechanism.sensitivity) == (1, "1")
         assert unit.bounding == "the first record of each value of person, in file order"

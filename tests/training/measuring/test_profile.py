@@ -84,7 +84,7 @@ def test_targets_are_columns_and_a_public_number_of_rows_is_said(home):
 
 def test_whatever_is_changed_in_the_statement_is_found(home):
     body = job.measure(home, ProfileRequest("two", "1"), by="test")
-    envelope, proof, found = release.profile_of(home, body["job"])
+    envelope, proof, found = PROFILE.open(home, body["job"])
     text, signer = proof.decode(), home.keys.signer("issuer")
     assert PROFILE.is_in(envelope)
     assert PROFILE.verify(envelope, text, home.trust).sha256 == home.ledger.dataset("two").registration.schema
@@ -169,7 +169,7 @@ def test_a_cut_after_the_commit_is_gone_on_with_and_changed_counts_are_not_signe
     with pytest.raises(WrongState, match="profiles a dataset"):
         home.ledger.issue(reserved.seq, ledgers.hexes("statement"), ledgers.hexes("model"))
     assert job.recover(home)["finished"] == [reserved.seq]
-    stated = release.profile_of(home, reserved.seq)[2].form
+    stated = PROFILE.open(home, reserved.seq)[2].form
     assert [count for column in stated.columns for count in column.counts] == json.loads(kept)
 
 
@@ -217,4 +217,4 @@ def test_the_published_form_is_that_of_the_code(home):
     published = json.loads((ledgers.ROOT / "docs" / "profile.schema.json").read_text())
     assert published == PROFILE.json_schema()  # python -m accountant.certificates.profile > docs/profile.schema.json
     body = job.measure(home, ProfileRequest("two", "0.2", pairs=(("age", "sex"),)), by="test")
-    jsonschema.validate(release.profile_of(home, body["job"])[2].statement, published)
+    jsonschema.validate(PROFILE.open(home, body["job"])[2].statement, published)

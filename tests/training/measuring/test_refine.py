@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from small_home import dpserve
 
+from accountant.certificates.profile import PROFILE
 from accountant.home import Home
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
@@ -22,7 +23,6 @@ from training.datasets.datasets import register
 from training.datasets.made_up import MADE_UP, is_made_up, write_made_up
 from training.jobs import job
 from training.measuring.profile.refine import refine
-from training.measuring.profile.release import profile_of
 from training.requests import ProfileRequest
 from training.rows.schema.schema import parse_schema
 
@@ -76,7 +76,7 @@ def without_rare_noise(profile):
 def test_ranges_shrink_cut_points_follow_rows_and_empty_categories_go(place):
     home = Home.open(ledgers.place(place / "home"))
     (seq,) = [each.seq for each in home.ledger.jobs() if not each.model]
-    found = refine(SCHEMA.encode(), without_rare_noise(profile_of(home, seq)[2]))
+    found = refine(SCHEMA.encode(), without_rare_noise(PROFILE.open(home, seq)[2]))
     changed = {each["feature"] for each in found.changes}
     assert changed == {"wide", "tail", "right", "town"}
     new = parse_schema(found.text.encode())
@@ -88,7 +88,7 @@ def test_ranges_shrink_cut_points_follow_rows_and_empty_categories_go(place):
     assert new.written_as("wide").missing_numbers == (-499,)  # how the file is written stays said
     assert (new.targets, new.records) == (parse_schema(SCHEMA.encode()).targets, 20_000)
     with pytest.raises(InputError, match="not the file that the profile is about"):
-        refine(SCHEMA.replace("20000", "20001").encode(), profile_of(home, seq)[2])
+        refine(SCHEMA.replace("20000", "20001").encode(), PROFILE.open(home, seq)[2])
     home.ledger.log.database.close()
 
 

@@ -15,18 +15,18 @@ import pytest
 import yaml
 
 from accountant.audit.audit import audit_home
+from accountant.certificates.profile import PROFILE
+from accountant.certificates.worth import WORTH
 from accountant.errors import SchemaError
 from accountant.home import Home
 from dpserve_verify.audit.replay import Replay
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.formats import canonical
 from dpserve_verify.privacy.budget import Budget, Relation
-from models.worth.statements import statement_of
 from models.worth.words import short_worth
 from training.datasets.datasets import register
 from training.jobs import job
 from training.measuring.profile.refine import refine
-from training.measuring.profile.release import profile_of
 from training.measuring.worth.evaluate import open_model
 from training.requests import EvaluationRequest, JobRequest, ProfileRequest
 from training.rows.schema.schema import parse_schema
@@ -75,7 +75,7 @@ def story(tmp_path_factory) -> Story:
     register(home, "d", rows(folder, 0), told.schema("d"), TOTAL, Relation.ADD_REMOVE, "pid", holdout=Decimal("0.5"))
 
     def profile_and_refine(dataset: str, new: str, seed: int, epsilon: str, part: str | None = None) -> None:
-        found = profile_of(home, job.measure(home, ProfileRequest(dataset, epsilon, part=part), by="me")["job"])[2]
+        found = PROFILE.open(home, job.measure(home, ProfileRequest(dataset, epsilon, part=part), by="me")["job"])[2]
         told.profiles[new] = {
             "entry": found.entry, "dataset": dataset, "part": part or "training",
             "epsilon": found.form.claim.epsilon, "delta": found.form.claim.delta, "samePeople": True,
@@ -128,7 +128,7 @@ def certificate_of_unrefined(story: Story) -> dict:
 def test_an_evaluation_says_whether_the_bins_have_seen_its_rows(story):
     for name, seen in (("d1", []), ("d3", [story.profiles["d3"]["entry"]])):
         done = job.measure(story.home, EvaluationRequest(name, name, "0.5"), by="me")
-        form = statement_of(story.home, done["job"])[2].form
+        form = WORTH.open(story.home, done["job"])[2].form
         assert form.rows.part == "holdout"
         assert (form.rows.seen, form.rows.seen_by_bins or []) == (bool(seen), seen)
         assert [line.entry for line in form.rows.made_from or ()] == [story.profiles[name]["entry"]]
@@ -140,7 +140,7 @@ def test_an_evaluation_says_whether_the_bins_have_seen_its_rows(story):
 
 
 def test_a_profile_of_a_refined_dataset_names_the_profile_before(story):
-    found = profile_of(story.home, story.home.ledger.log.entry(story.profiles["d2"]["entry"]).value["reservation"])[2]
+    found = PROFILE.open(story.home, story.home.ledger.log.entry(story.profiles["d2"]["entry"]).value["reservation"])[2]
     assert [line.entry for line in found.form.rows.made_from] == [story.profiles["d1"]["entry"]]
     sums = Decimal(story.profiles["d1"]["epsilon"]) + Decimal(found.form.claim.epsilon)
     assert Decimal(found.form.rows.together.epsilon) == sums
@@ -227,7 +227,7 @@ def test_the_audit_finds_a_certificate_that_is_silent_about_a_profile(tmp_path, 
     home, path = Home.init(ledgers.place(tmp_path / "home")), tmp_path / "d.yaml"
     path.write_text(SCHEMA)
     register(home, "d", rows(tmp_path, 0), path, TOTAL, Relation.ADD_REMOVE, "pid")
-    found = profile_of(home, job.measure(home, ProfileRequest("d", "0.5"), by="me")["job"])[2]
+    found = PROFILE.open(home, job.measure(home, ProfileRequest("d", "0.5"), by="me")["job"])[2]
     (tmp_path / "r.yaml").write_text(refine(path.read_bytes(), found).text)
     register(home, "r", rows(tmp_path, 1), tmp_path / "r.yaml", None, Relation.ADD_REMOVE, "pid", families=["d"])
     monkeypatch.setattr("accountant.certificates.statement.made_from_to_json", lambda _: {})

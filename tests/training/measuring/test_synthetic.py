@@ -39,7 +39,7 @@ from training.datasets.made_up import SYNTHETIC, is_made_up
 from training.jobs import job
 from training.kinds import stated_steps
 from training.kinds.registry import steps_of
-from training.measuring.profile import choosing, profile, release, synthetic_rows
+from training.measuring.profile import choosing, profile, synthetic_rows
 from training.measuring.profile.choosing import ChoosingProfiler
 from training.requests import ProfileRequest
 from training.rows.partitions.rows import Rows
@@ -380,7 +380,7 @@ def test_a_killed_run_is_paid_and_gone_on_with_and_a_changed_choice_is_found(hom
     assert job.recover(home)["finished"] == [reserved.seq]
     assert spent(home) == charged != "0"
     assert steps_of(home, reserved.seq).result()["profile"]["epsilon"] == "3"
-    envelope, proof, found = release.profile_of(home, reserved.seq)
+    envelope, proof, found = PROFILE.open(home, reserved.seq)
     stated = found.form
     counts = [each for column in stated.columns for each in column.counts] + stated.chosen.scores
     assert counts + [each for pair in stated.pairs for each in pair.counts] == kept

@@ -6,33 +6,30 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from math import prod
-from pathlib import Path
 from typing import Any
 
-from accountant.certificates.answer import ANSWER, Answer
+from accountant.certificates.answer import Answer
+from accountant.certificates.statement_kinds import kind_at
 from accountant.home import Home
 from accountant.ledger.families.block_rows import require_kept
 from accountant.ledger.families.job_kinds import Profile
-from accountant.ledger.families.left import left
-from accountant.ledger.families.records import Request
+from accountant.ledger.families.records import HOLDOUT, Request
 from dpserve_verify.errors import InputError
-from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.privacy.events import Plan
 from models.answers.question import Question
 from models.answers.sampled import describe_rows
 from models.answers.sql import read_question
-from models.answers.table import Table, best_answer, released_by_answer, released_by_profile
+from models.answers.table import Table, best_answer, released_by
 from models.profile.figures import LEVEL, number
 from models.profile.stated import noise_of
-from training.learners.job_words import window_to_json
 from training.measuring.answers.cells import TableCells
-from training.measuring.answers.known_answers import find_answer, kind_at
+from training.measuring.answers.known_answers import find_answer
 from training.measuring.answers.sums import GRID, adder_of, layout_of, measures_of, query_of
-from training.measuring.profile.profile import MOST_CELLS, MOST_NOISE, cheapest, open_account, require_admitted
-from training.measuring.worth.evaluate import Planned, part_of
+from training.measuring.planning import Planned, open_account, require_admitted
+from training.measuring.profile.profile import MOST_CELLS, MOST_NOISE, cheapest, smaller
 from training.planning.plans import public_of
 from training.requests import QueryRequest
-from training.rows.schema.schema import Schema, schema_of
+from training.rows.schema.schema import schema_of
 
 NAME = "query"  # stands in the place of a learner
 FREE = Decimal(1)  # stands for the epsilon of a request that is answered by what was released, or not at all
@@ -48,22 +45,13 @@ class PlannedAnswer(Planned):
     groups: int
     table: Table | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the price, how far off a count will be, and what would be left."""
-        claimed, costs = self.recipe.claim, self.dataset.costs(self.recipe.plan)
-        after = self.dataset if self.known is not None else self.dataset.with_job(costs, claimed)
+    def bought(self) -> dict[str, Any]:
+        """Return what is added up, and how far off a count will be."""
         return {
-            "dataset": self.request.dataset,
-            "part": part_of(self.dataset),
-            **window_to_json(self.dataset),
-            "epsilon": decimal_string(claimed.epsilon) if self.known is None else "0",
-            "delta": decimal_string(claimed.delta),
             "noise": self.noise,
             "count_within": f"{self.within:.1f}",
             "groups": self.groups,
             "question": self.question.to_json(),
-            "known": self.known,
-            "left": left(after, claimed.delta).to_json(),
         }
 
 
@@ -74,7 +62,8 @@ def plan(home: Home, query_request: QueryRequest, by: str | None = None) -> Plan
     """
     is_free = query_request.epsilon is None
     paid = replace(query_request, epsilon=FREE) if is_free else query_request
-    dataset, part, budget, schema = open_account(home, paid, by)
+    part = HOLDOUT if query_request.part == HOLDOUT else None
+    dataset, budget, schema = open_account(home, paid, part, by)
     cells = TableCells(schema)
     question = read_question(query_request.select, query_request.dataset, cells.columns, cells.edges)
     public = public_of(dataset, schema.question(schema.target_names[0]), budget)
@@ -100,21 +89,11 @@ def plan(home: Home, query_request: QueryRequest, by: str | None = None) -> Plan
             raise InputError(f"select: {query.size} sums in all, and an answer has at most {MOST_CELLS}; group by less")
         if within > MOST_NOISE:
             raise InputError(f"epsilon: so small that a count would be off by {within:.0e} rows; ask for more")
-        require_admitted(dataset, request, recipe, makes, public)
+        require_admitted(dataset, request, recipe, smaller(dataset, makes, public))
     kind = "laplace" if noise.laplace else "gaussian"
     seq, table = known or (None, None)
     groups = prod(map(len, question.group_codes()))
     return PlannedAnswer(request, recipe, dataset, seq, question, kind, within, groups, table)
-
-
-def is_answer(home: Home, seq: int) -> bool:
-    """Tell whether a job's statement in this home is the answer to a query."""
-    return kind_at(home, seq) is ANSWER
-
-
-def statement_file(home: Home, seq: int) -> Path:
-    """Return the file of the signed statement of a finished answer or profile."""
-    return home.profiles / str(seq) / kind_at(home, seq).envelope_file
 
 
 def answer_of(home: Home, seq: int, select: str | None = None) -> tuple[bytes, bytes, Answer, dict[str, Any]]:
@@ -123,8 +102,7 @@ def answer_of(home: Home, seq: int, select: str | None = None) -> tuple[bytes, b
     statement, InputError where the query does not follow from it.
     """
     kind = kind_at(home, seq)
-    envelope, proof, stated = kind.open(home.profiles / str(seq), home.trust)
-    released = [released_by_answer(stated)] if kind is ANSWER else released_by_profile(stated)
+    envelope, proof, stated = kind.open(home, seq)
     if select is None:
         select = str(stated.statement["predicate"].get("select", ""))
         if not select:
@@ -132,7 +110,7 @@ def answer_of(home: Home, seq: int, select: str | None = None) -> tuple[bytes, b
     schema = schema_of(home, home.ledger.dataset(stated.form.rows.dataset))
     cells = TableCells(schema)
     question = read_question(select, stated.form.rows.dataset, cells.columns, cells.edges)
-    table = best_answer(released, question)
+    table = best_answer(released_by(stated), question)
     if table is None:
         raise InputError(f"select: does not follow from what job {seq} released")
     return envelope, proof, stated, answer_to_json(seq, stated, table)
@@ -155,9 +133,9 @@ def answer_to_json(seq: int, stated: Answer, table: Table) -> dict[str, Any]:
     }
 
 
-def released_fields(question: Question, schema: Schema, counts: list[int], spent: Plan) -> dict[str, Any]:
+def released_fields(question: Question, cells: TableCells, counts: list[int], spent: Plan) -> dict[str, Any]:
     """Return what a statement says of these counts."""
-    measures = measures_of(question, TableCells(schema))
+    measures = measures_of(question, cells)
     by, where = layout_of(question, len(measures))
     return {
         "select": question.select,

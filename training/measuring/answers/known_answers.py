@@ -16,10 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from accountant.certificates.answer import ANSWER
-from accountant.certificates.profile import PROFILE
 from accountant.certificates.statement import counted_rows
-from accountant.certificates.statement_kind import StatementKind
+from accountant.certificates.statement_kinds import kind_at
 from accountant.errors import UnknownName
 from accountant.home import Home
 from accountant.ledger import evaluations
@@ -29,12 +27,12 @@ from dpserve_verify.errors import DpserveError
 from dpserve_verify.privacy.events import plan_from_json
 from models.answers.question import Measure, Question
 from models.answers.sql import read_question
-from models.answers.table import Released, Table, best_answer, released_by_answer, released_by_profile
+from models.answers.table import Released, Table, best_answer, released_by
 from models.profile.stated import noise_of
 from training.measuring.answers.cells import TableCells
 from training.measuring.answers.sums import GRID, layout_of, measures_of
+from training.measuring.planning import part_of
 from training.measuring.profile.profile import pairs_of, profiler_of
-from training.measuring.worth.evaluate import part_of
 from training.rows.schema.schema import Schema
 
 MOST_SEARCHED = 200  # statements on the same rows, the newest first
@@ -122,7 +120,8 @@ def _counted_by(home: Home, seq: int) -> Counted | None:
     """Return what the statement of a job counted, verified under the keys that are pinned now; None where it is not in
     this home. What was verified is kept as long as its files stay as they were.
     """
-    kind, folder = kind_at(home, seq), home.profiles / str(seq)
+    kind = kind_at(home, seq)
+    folder = kind.place(home, seq)
     try:
         files = [(folder / name).stat() for name in (kind.envelope_file, kind.proof_file)]
     except OSError:
@@ -145,16 +144,9 @@ def _counted_by(home: Home, seq: int) -> Counted | None:
 
 def verified_counts(home: Home, seq: int) -> Counted | None:
     """Verify the statement of a job, and return what it counted; None where it is not in this home."""
-    kind = kind_at(home, seq)
     try:
-        stated = kind.open(home.profiles / str(seq), home.trust)[2]
+        stated = kind_at(home, seq).open(home, seq)[2]
     except UnknownName:
         return None
     about = stated.form.rows
-    released = [released_by_answer(stated)] if kind is ANSWER else released_by_profile(stated)
-    return Counted((about.uuid, about.commitment, stated.sha256), released)
-
-
-def kind_at(home: Home, seq: int) -> StatementKind[Any]:
-    """Return the kind of a job's statement in this home."""
-    return ANSWER if (home.profiles / str(seq) / ANSWER.envelope_file).exists() else PROFILE
+    return Counted((about.uuid, about.commitment, stated.sha256), released_by(stated))

@@ -1,11 +1,8 @@
-"""From a request to a reserved profile: which columns, noise and price. As `training.measuring.worth.evaluate`.
-
-The same request again is answered by the statement that stands, for nothing.
-"""
+"""From a request to a reserved profile: which columns, noise and price."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
@@ -13,15 +10,13 @@ from typing import Any
 
 from accountant.home import Home
 from accountant.ledger import evaluations
-from accountant.ledger.families.block_rows import require_kept, require_window
+from accountant.ledger.families.block_rows import require_kept
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.job_kinds import Profile
 from accountant.ledger.families.left import left
 from accountant.ledger.families.records import HOLDOUT, Request
-from accountant.ledger.families.refusal import refusal
 from dpserve_verify.certificates.predicate import STATEMENT_LIMIT
 from dpserve_verify.errors import InputError
-from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.privacy.budget import Budget
 from dpserve_verify.privacy.events import Plan
 from models.profile.chosen import MOST_CELLS as MOST_PAIR_COUNTS
@@ -29,14 +24,13 @@ from models.profile.chosen import MOST_COLUMNS, fineness_of
 from models.profile.columns import Bin, Column
 from models.profile.stated import Pairs, figures, noise_of, pair_noise_of
 from training.learners.boosting.defaults import strength
-from training.learners.job_words import window_to_json
+from training.measuring.planning import Planned, is_admitted, open_account, require_admitted
 from training.measuring.profile.choosing import ChoosingProfiler
 from training.measuring.profile.counts import GRID, Counting, Norm, Profiler, TableCounts
-from training.measuring.worth.evaluate import Planned, part_of
 from training.planning.plans import public_of
-from training.requests import AUTO, ProfileRequest, QueryRequest
+from training.requests import AUTO, ProfileRequest
 from training.rows.partitions.rows import MOST_ROWS
-from training.rows.schema.schema import Schema, schema_of
+from training.rows.schema.schema import Schema
 from training.rows.tables.data import answer_feature
 from training.session.learner import Recipe
 from training.session.session import Public
@@ -56,24 +50,15 @@ class PlannedProfile(Planned):
 
     columns: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the price, how far off a count will be, and what would be left."""
-        claimed, costs = self.recipe.claim, self.dataset.costs(self.recipe.plan)
-        after = self.dataset if self.known is not None else self.dataset.with_job(costs, claimed)
+    def bought(self) -> dict[str, Any]:
+        """Return what is counted, and how far off a count will be."""
         noise, parameters = noise_of(self.recipe.plan, GRID), self.request.parameters
         return {
-            "dataset": self.request.dataset,
-            "part": part_of(self.dataset),
-            **window_to_json(self.dataset),
-            "epsilon": decimal_string(claimed.epsilon) if self.known is None else "0",
-            "delta": decimal_string(claimed.delta),
             "noise": "laplace" if noise.laplace else "gaussian",
             "count_within": f"{noise.z * noise.variance**0.5:.1f}",
             "columns": [*self.columns],
             "pairs": [[*pair] for pair in pairs_of(parameters)],
             "around": parameters.get("around"),
-            "known": self.known,
-            "left": left(after, claimed.delta).to_json(),
         }
 
 
@@ -81,7 +66,8 @@ def plan(home: Home, question: ProfileRequest, by: str | None = None) -> Planned
     """Rehearse and price, by the noise that is less. BudgetRefused where it would not be admitted now, with what would
     fit. Spends nothing.
     """
-    dataset, part, budget, schema = open_account(home, question, by)
+    part = HOLDOUT if question.part == HOLDOUT else None
+    dataset, budget, schema = open_account(home, question, part, by)
     columns = _choose_columns(columns_of(schema), question.columns)
     pairs = _check_pairs(columns, question.pairs)
     public = public_of(dataset, schema.question(schema.target_names[0]), budget)
@@ -105,26 +91,8 @@ def plan(home: Home, question: ProfileRequest, by: str | None = None) -> Planned
     earlier = evaluations.find_same(home.ledger.log.database, request)
     if earlier is None:
         require_kept(dataset, question.blocks)
-        require_admitted(dataset, request, recipe, makes, public)
+        require_admitted(dataset, request, recipe, smaller(dataset, makes, public))
     return PlannedProfile(request, recipe, dataset, earlier, tuple(column.name for column in columns))
-
-
-def open_account(
-    home: Home, question: ProfileRequest | QueryRequest, by: str | None
-) -> tuple[Dataset, str | None, Budget, Schema]:
-    """Return the dataset with the account of the part that is counted, that part (None: what learners read), the
-    budget of the job, and the schema. InputError where its rows cannot be counted, or not for this budget.
-    """
-    part = HOLDOUT if question.part == HOLDOUT else None
-    dataset = home.ledger.dataset(question.dataset, by, part, question.blocks, rows=False)
-    require_window(dataset, question.blocks)
-    if dataset.registration.remote:
-        raise InputError(f"dataset={question.dataset}: its rows stay with their owners, and cannot be profiled here")
-    if part is not None and dataset.holdout is None:
-        raise InputError(f"dataset={question.dataset}: keeps no rows aside; leave --part out")
-    budget = Budget.of(str(question.epsilon), str(dataset.delta if question.delta is None else question.delta))
-    dataset.check_delta(budget)
-    return dataset, part, budget, schema_of(home, dataset)
 
 
 def cheapest(makes: Callable[[Norm], Counting], public: Public) -> tuple[Norm, Recipe]:
@@ -135,26 +103,14 @@ def cheapest(makes: Callable[[Norm], Counting], public: Public) -> tuple[Norm, R
     return norm, recipes[norm]
 
 
-def require_admitted(
-    dataset: Dataset,
-    request: Request,
-    recipe: Recipe,
-    makes: Callable[[Norm], Counting],
-    public: Public,
-) -> None:
-    """Raise BudgetRefused where the release would not be admitted now, with the largest budget that surely would."""
-    costs = dataset.costs(recipe.plan)
-    if dataset.refusing(costs) is None or dataset.can_close(recipe.claim, costs):
-        return
-    delta, fitting = public.budget.delta, None
+def smaller(dataset: Dataset, makes: Callable[[Norm], Counting], public: Public) -> Iterator[Budget]:
+    """Yield budgets, the largest first, for which the release would be admitted now."""
+    delta = public.budget.delta
     for candidate in (left(dataset, delta).job, left(dataset, Decimal(0)).job):
-        if fitting is None and candidate.epsilon:
+        if candidate.epsilon:
             budget = Budget(candidate.epsilon, delta)
-            _, smaller = cheapest(makes, replace(public, budget=budget))
-            smaller_costs = dataset.costs(smaller.plan)
-            if dataset.refusing(smaller_costs) is None or dataset.can_close(smaller.claim, smaller_costs):
-                fitting = budget.to_json()
-    raise refusal(dataset, request, costs, fitting)
+            if is_admitted(dataset, cheapest(makes, replace(public, budget=budget))[1]):
+                yield budget
 
 
 def columns_of(schema: Schema) -> list[Column]:

@@ -10,13 +10,6 @@ from accountant.home import Home
 from accountant.ledger import evaluations
 
 
-def profile_of(home: Home, seq: int) -> tuple[bytes, bytes, Profile]:
-    """Return the envelope and the proof of a finished profile, and what it says, verified against this home; that its
-    figures follow from its counts was checked before it was put here. UnknownName where there is none.
-    """
-    return PROFILE.open(home.profiles / str(seq), home.trust)
-
-
 def profiles_of(home: Home, dataset: str) -> list[dict[str, Any]]:
     """Return the profiles of a dataset in this home, the newest first, without their figures: for pages and
     programs.
@@ -24,7 +17,7 @@ def profiles_of(home: Home, dataset: str) -> list[dict[str, Any]]:
     heads = []
     for seq in evaluations.profiles_of(home.ledger.log.database, dataset):
         try:
-            heads.append(head_of(seq, profile_of(home, seq)[2]))
+            heads.append(head_of(seq, PROFILE.open(home, seq)[2]))
         except UnknownName:  # in another home of the same ledger
             continue
     return heads

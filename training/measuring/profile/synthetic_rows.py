@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from accountant.certificates.profile import Profile
+from accountant.certificates.profile import PROFILE, Profile
 from accountant.home import Home
 from dpserve_verify.errors import InputError
 from models.features.features import BooleanFeature, CalendarFeature, NumericFeature
@@ -29,7 +29,6 @@ from training.datasets.made_up import (
     write_rows,
 )
 from training.measuring.profile.profile import columns_of
-from training.measuring.profile.release import profile_of
 from training.rows.schema.schema import Schema, Target, schema_of
 
 Floats = NDArray[np.float64]
@@ -42,7 +41,7 @@ def from_profile(
     as were counted, and at most `most`, where `rows` is None.
     """
     check_name(path, SYNTHETIC)
-    profile = profile_of(home, job)[2]
+    profile = PROFILE.open(home, job)[2]
     if profile.form.rows.dataset != dataset:
         raise InputError(f"from-profile={job}: is of dataset {profile.form.rows.dataset}, not of {dataset}")
     schema = schema_of(home, home.ledger.dataset_of(job))

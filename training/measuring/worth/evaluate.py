@@ -6,7 +6,7 @@ stands, for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
@@ -17,15 +17,13 @@ from accountant.errors import WrongState
 from accountant.home import Home
 from accountant.ledger import evaluations
 from accountant.ledger.evaluations import certified_of
-from accountant.ledger.families.block_rows import require_kept, require_window
+from accountant.ledger.families.block_rows import require_kept
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.job_kinds import Evaluation, kind_of
 from accountant.ledger.families.left import left
 from accountant.ledger.families.records import HOLDOUT, Registration, Request
-from accountant.ledger.families.refusal import refusal
 from dpserve_verify.certificates.certificate import Certificate
 from dpserve_verify.errors import InputError
-from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.privacy.budget import Budget
 from dpserve_verify.privacy.made_from import MODEL, PROFILE
 from models.features.features import Feature
@@ -38,29 +36,16 @@ from models.worth.layout import BIN_CHOICES, BINS, Layout, choose_bins
 from models.worth.scored import ScoredLayout
 from models.worth.stated import grouped_layout_of, layout_of, paired_layout_of
 from training.datasets.datasets import ONE_ROW, takes_one_row
-from training.learners.job_words import window_to_json
+from training.measuring.planning import TRAINING, Planned, open_account, require_admitted
 from training.measuring.worth.histogram import CellCounts, Evaluator, PairedCounts
 from training.planning.plans import public_of
 from training.requests import EvaluationRequest
 from training.rows.packed.cells import declared_ranges, tables
 from training.rows.schema.schema import Schema, schema_of
-from training.session.learner import Recipe
 from training.session.session import Public, sensitivity_of
 
 NAME = "evaluation"  # stands in the place of a learner
-TRAINING, ALL = "training", "all"
 MOST_CELLS = 1 << 14  # of all groups together
-Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class Planned:
-    """What counts rows, and fits. `known`: the job whose statement answers it already. Nothing is spent yet."""
-
-    request: Request
-    recipe: Recipe
-    dataset: Dataset
-    known: int | None
 
 
 @dataclass(frozen=True)
@@ -69,23 +54,14 @@ class PlannedWorth(Planned):
 
     measurement: Measurement
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the price and what would be left after it."""
-        claimed, costs = self.recipe.claim, self.dataset.costs(self.recipe.plan)
-        after = self.dataset if self.known is not None else self.dataset.with_job(costs, claimed)
+    def bought(self) -> dict[str, Any]:
+        """Return what is measured, and how exactly."""
         return {
-            "dataset": self.request.dataset,
             "model": self.request.model,
             "against": self.request.kind.to_json().get("against"),
             "group": self.request.parameters.get("group"),
             "scores": bool(self.request.parameters.get("scores")),
-            "part": part_of(self.dataset),
-            **window_to_json(self.dataset),
-            "epsilon": decimal_string(claimed.epsilon) if self.known is None else "0",
-            "delta": decimal_string(claimed.delta),
             "contributions": self.measurement.contributions,
-            "known": self.known,
-            "left": left(after, claimed.delta).to_json(),
             "expected": None if self.known is not None else self.measurement.to_json(),
         }
 
@@ -97,13 +73,7 @@ def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> Planned
     if len({certificate.issued for certificate in certificates}) < len(models):
         raise InputError(f"against={asked.against}: is the model itself; name another version, or another model")
     part = _part(home.ledger.dataset(asked.dataset), certificates, asked.part)
-    dataset = home.ledger.dataset(asked.dataset, by, part, asked.blocks, rows=False)
-    require_window(dataset, asked.blocks)
-    if dataset.registration.remote:
-        raise InputError(f"dataset={asked.dataset}: its rows stay with their owners, and none can be evaluated on here")
-    budget = Budget.of(str(asked.epsilon), str(asked.delta))
-    dataset.check_delta(budget)
-    schema = schema_of(home, dataset)
+    dataset, budget, schema = open_account(home, asked, part, by)
     (target,) = {check_fits(model.ensemble, schema, dataset.registration) for model in models}
     if sum([asked.group is not None, asked.against is not None, asked.scores]) > 1:
         raise InputError("group, against, scores: one at a time; each is an evaluation by itself")
@@ -137,7 +107,7 @@ def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> Planned
     earlier = evaluations.find_same(home.ledger.log.database, request, _in_other_bins(request, models, schema))
     if earlier is None:
         require_kept(dataset, asked.blocks)
-        _require_room(dataset, request, recipe)
+        require_admitted(dataset, request, recipe, _smaller(dataset, request))
     return PlannedWorth(request, recipe, dataset, earlier, _measurement(evaluator, public, dataset))
 
 
@@ -206,11 +176,11 @@ def _measurement(evaluator: Evaluator, public: Public, dataset: Dataset) -> Meas
     )
 
 
-def _require_room(dataset: Dataset, request: Request, recipe: Recipe) -> None:
-    costs = dataset.costs(recipe.plan)
-    if dataset.refusing(costs) is not None and not dataset.can_close(recipe.claim, costs):
-        most = left(dataset, Decimal(0)).job.epsilon  # the noise is pure, whatever delta was asked for
-        raise refusal(dataset, request, costs, Budget(most, request.budget.delta).to_json() if most else None)
+def _smaller(dataset: Dataset, request: Request) -> Iterator[Budget]:
+    """Yield the budget that is left, if any is."""
+    most = left(dataset, Decimal(0)).job.epsilon  # the noise is pure, whatever delta was asked for
+    if most:
+        yield Budget(most, request.budget.delta)
 
 
 def plan_following(home: Home, training: Request, epsilon: str | float | Decimal, by: str) -> PlannedWorth:
@@ -237,7 +207,7 @@ def plan_following(home: Home, training: Request, epsilon: str | float | Decimal
     )  # fmt: skip
     evaluator = Evaluator(CellCounts(None, layout))
     recipe = evaluator.recipe(public)
-    _require_room(dataset, request, recipe)
+    require_admitted(dataset, request, recipe, _smaller(dataset, request))
     return PlannedWorth(request, recipe, dataset, None, _measurement(evaluator, public, dataset))
 
 
@@ -337,15 +307,6 @@ def seen_by_bins(certificate: Certificate, dataset: Dataset, part: str) -> list[
         and not set(source.families).isdisjoint(dataset.identities)
         and (source.part == HOLDOUT) == (part == HOLDOUT)
     ]
-
-
-def part_of(dataset: Dataset, request: Request | None = None) -> str:
-    """Return the part whose accounts these are, in the words of a statement; of institutions the request says whether
-    each counts the rows that it keeps aside.
-    """
-    if dataset.families[0].part is not None or (request and request.parameters.get("part") == HOLDOUT):
-        return HOLDOUT
-    return ALL if dataset.holdout is None else TRAINING
 
 
 def check_fits(ensemble: Ensemble, schema: Schema, about: Registration) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from accountant.certificates.worth import WORTH
 from accountant.home import Home
 from accountant.log.stored_proofs import inclusion
 from dpserve_verify.certificates.bundle import Bundle, read_bundle
@@ -15,7 +16,7 @@ from models.store.bundle import ModelStore
 from models.store.loading import OpenedModel
 from models.store.placing import open_in
 from models.store.since import growth_since
-from models.worth.statements import statement_of, worths
+from models.worth.statements import worths
 from serving.cli.backends.abstract import Body, Bundles
 
 
@@ -52,4 +53,4 @@ class HomeBundles(Bundles):
     def signed_statements(self, model: OpenedModel) -> list[tuple[int, bytes, bytes]]:
         """Return the same as it was signed."""
         home = Home.open()
-        return [(body["job"], *statement_of(home, body["job"])[:2]) for body in self.statements(model)]
+        return [(body["job"], *WORTH.open(home, body["job"])[:2]) for body in self.statements(model)]

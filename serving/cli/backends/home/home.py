@@ -48,7 +48,7 @@ class HomeBackend(Backend):
         """Return the backend's part for evaluations and profiles."""
         from serving.cli.backends.home.measurements import HomeMeasurements
 
-        return HomeMeasurements(self.note)
+        return HomeMeasurements()
 
     @cached_property
     def models(self) -> abstract.Models:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from accountant.certificates.worth import WORTH
 from accountant.system.lazy_import import later
 from dpserve import Client
 from serving.cli.backends.abstract import Body, Jobs, Progress, Request, without_defaults
@@ -39,7 +40,7 @@ class ServerJobs(Jobs):
             if then is not None:
                 evaluated = self.connection.wait_for_job(service, then["job"])
                 keys = self.connection.trusted_keys(service)
-                _, worth = statements.verified_worth(service.evaluation(then["job"]), keys)
+                _, worth = statements.verified(WORTH, service.evaluation(then["job"]), keys)
                 body["evaluated"] = {**evaluated, "worth": worth}
             after = champion_of(service, model)
         return {**body, "replaces": before and f"{model}@{before}" if before != after else None}

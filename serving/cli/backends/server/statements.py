@@ -5,38 +5,39 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from accountant.certificates.profile import PROFILE, Profile
+from accountant.certificates.answer import ANSWER
+from accountant.certificates.profile import PROFILE
+from accountant.certificates.statement_kind import StatementKind
 from accountant.certificates.statement_kinds import kind_in
-from accountant.certificates.worth import WORTH, Worth
+from accountant.certificates.worth import WORTH
 from dpserve.types import Json
+from dpserve_verify.certificates.stated import Stated
 from dpserve_verify.keys.trust import PublicKeys
 from models.answers.stated import check_table
 from models.profile.stated import check as check_profile
 from models.worth.stated import check as check_worth
+from models.worth.statements import worth_to_json
 from serving.cli.backends.abstract import Body
+from training.measuring.profile.release import profile_to_json
 
-SIGNED = ("envelope", "proof")
-
-
-def verified_worth(answer: Json, keys: PublicKeys) -> tuple[Worth, Body]:
-    """Verify an evaluation; return its statement, and its figures without what is signed."""
-    statement = WORTH.verify(envelope_bytes(answer["envelope"]), answer["proof"], keys)
-    check_worth(statement)
-    return statement, {name: value for name, value in answer.items() if name not in SIGNED}
+READERS: dict[StatementKind[Any], Any] = {
+    WORTH: (check_worth, worth_to_json),
+    PROFILE: (check_profile, profile_to_json),
+}
 
 
-def verified_profile(answer: Json, keys: PublicKeys) -> tuple[Profile, Body]:
-    """Verify a profile; return its statement, and its counts without what is signed."""
-    statement = PROFILE.verify(envelope_bytes(answer["envelope"]), answer["proof"], keys)
-    check_profile(statement)
-    return statement, {name: value for name, value in answer.items() if name not in SIGNED}
-
-
-def verified_answer(answer: Json, keys: PublicKeys, select: str) -> Body:
-    """Verify the statement that a query's table follows from, and that it does; return the table."""
+def verified(kind: StatementKind[Any], answer: Json, keys: PublicKeys, select: str = "") -> tuple[Stated[Any], Body]:
+    """Verify the statement of an evaluation, a profile or an answer, and that every figure follows from its counts, or
+    the table of `select`, which a profile may answer too. Return it, and what it says for programs.
+    """
     envelope = envelope_bytes(answer["envelope"])
-    check_table(kind_in(envelope).verify(envelope, answer["proof"], keys), select, answer["rows"])
-    return {name: value for name, value in answer.items() if name not in SIGNED}
+    stated = (kind_in(envelope) if kind is ANSWER else kind).verify(envelope, answer["proof"], keys)
+    if kind is ANSWER:
+        check_table(stated, select, answer["rows"])
+        return stated, {name: value for name, value in answer.items() if name not in ("envelope", "proof")}
+    check, to_json = READERS[kind]
+    check(stated)
+    return stated, to_json(answer["job"], stated)
 
 
 def envelope_bytes(envelope: Any) -> bytes:
