@@ -40,7 +40,6 @@ IMPORTED = (
     "serving.http.connections",
     "serving.answering",
     "training.jobs.queue",
-    "training.planning.price_engine",
     "training.datasets.drafts.steps",
     "uvicorn.lifespan.on",
     "uvloop",
@@ -116,7 +115,7 @@ def load() -> None:
     with loading():
         for name in IMPORTED:
             import_module(name)
-        import_module("training.planning.price_engine").warm()
+        price_desk.load()
 
 
 def server_environment(base: Mapping[str, str], home: Path, port: int, workers: int | None) -> dict[str, str]:

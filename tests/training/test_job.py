@@ -139,7 +139,7 @@ def test_a_job_beyond_the_budget_is_refused_with_what_would_fit(adult):
 
 def test_far_too_much_is_refused_in_the_same_words_as_after_the_whole_search(adult, monkeypatch):
     searched, said = [], []
-    monkeypatch.setattr(plans, "offer_for", lambda *asked: (searched.append(asked), price_engine.offer_for(*asked))[1])
+    monkeypatch.setattr(plans, "offer", lambda *asked: (searched.append(asked), price_engine.offer(*asked))[1])
     for far, searches in ((plans.MAX_TIMES_LEFT, 0), (10**9, 1)):
         monkeypatch.setattr(plans, "MAX_TIMES_LEFT", far)
         with pytest.raises(BudgetRefused) as refused:

@@ -17,7 +17,7 @@ from dpserve_verify.errors import InputError, ModelInvalid
 from dpserve_verify.privacy.budget import Budget, Relation
 from training.learners import LEARNERS
 from training.learners.choice import choose
-from training.planning.price_engine import first_for
+from training.planning.price_engine import ENGINE, first, without_labels
 from training.rows.partitions.rows import MOST_ROWS
 from training.rows.schema.schema import Schema
 from training.session.session import Public, Rehearsal
@@ -56,7 +56,7 @@ def check_first_job(
         public = public if holdout is None else of_part(public, 1 - holdout)
         try:
             require_learnable_size(public)
-            _export_empty(public, first_for(public).unit)
+            _export_empty(public, ENGINE.price(first, *without_labels(public)).unit)
         except InputError as error:
             raise InputError(f"{_unlearnable(name, total)}: {error.message}", **error.details) from None
         except ModelInvalid as error:

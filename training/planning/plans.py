@@ -32,7 +32,7 @@ from training.outside import admitted
 from training.outside.vouched import OF_OTHERS
 from training.planning import starts
 from training.planning.first_plan import of_part, require_learnable_size
-from training.planning.price_engine import fit_for, floor_for, known_references, offer_for, references_for
+from training.planning.price_engine import ENGINE, UNKNOWN, fit, floor, offer, price_key, references, without_labels
 from training.requests import AUTO, JobRequest
 from training.requests.base import request_fields
 from training.rows.partitions.rows import MOST_ROWS, most_rows_of
@@ -107,18 +107,18 @@ def plan(home: Home, asked: JobRequest, by: str | None = None, promotes: bool = 
         asked.tuning is None
         and request.budget.epsilon > MAX_TIMES_LEFT * left(dataset, request.budget.delta).job.epsilon
     ):
-        _admit(dataset, request, public, floor_for(request, public))
-    offer = offer_for(request, public)
-    recipe = offer.recipe
+        _admit(dataset, request, public, ENGINE.price(floor, *price_key(request), public))
+    quote = ENGINE.price(offer, *price_key(request), public)
+    recipe = quote.recipe
     kinds_of(recipe.plan)  # what no certificate could put in words is refused while nothing is charged
     costs, takes_whole = _admit(dataset, request, public, recipe)
     word = word_of(recipe.plan, str(request.parameters.get(ADMITTED_BY, "")))
-    warnings = (*((CLOSES,) if takes_whole else ()), *offer.warnings, *([f"its price is {word}"] if word else []))
+    warnings = (*((CLOSES,) if takes_whole else ()), *quote.warnings, *([f"its price is {word}"] if word else []))
     place: tuple[Standing, str | None] = Standing.CHAMPION, champion_of(home, request.model)
     if by is not None and not model_names.check(home.ledger, request, by, promotes):
         place = Standing.CANDIDATE, None
-    hope = None if offer.tuning is not None or public.start is not None else expected(public, request.learner)
-    return Planned(request, recipe, costs, dataset, offer.tuning, warnings, *place, expected=hope)
+    hope = None if quote.tuning is not None or public.start is not None else expected(public, request.learner)
+    return Planned(request, recipe, costs, dataset, quote.tuning, warnings, *place, expected=hope)
 
 
 def _admit(dataset: Dataset, request: Request, public: Public, recipe: Recipe) -> tuple[tuple[Price, ...], bool]:
@@ -128,7 +128,8 @@ def _admit(dataset: Dataset, request: Request, public: Public, recipe: Recipe) -
     costs = dataset.costs(recipe.plan)
     takes_whole = dataset.refusing(costs) is not None
     if takes_whole and not dataset.can_close(recipe.claim, costs):
-        raise refusal(dataset, request, costs, fit_for(request, public, dataset, recipe.unit))
+        would_fit = ENGINE.price(fit, *price_key(request), public, dataset, recipe.unit)
+        raise refusal(dataset, request, costs, would_fit)
     return costs, takes_whole
 
 
@@ -211,7 +212,8 @@ def jobs_left(home: Home, dataset: Dataset) -> dict[str, int]:
     that it can learn, the dearest's. Of a dataset that has grown: on the block that `left` speaks of.
     """
     dataset = roomiest(dataset)
-    return _count_jobs(dataset, [references_for(public) for public in _references(home, dataset)])
+    priced = [ENGINE.price(references, *without_labels(public)) for public in _references(home, dataset)]
+    return _count_jobs(dataset, priced)
 
 
 def fitting_learners(home: Home, dataset: Dataset, target: str | None) -> list[str]:
@@ -240,9 +242,8 @@ def known_jobs_left(home: Home, dataset: Dataset) -> dict[str, int] | None:
     not.
     """
     dataset = roomiest(dataset)
-    references = [known_references(public) for public in _references(home, dataset)]
-    priced = [recipes for recipes in references if recipes is not None]
-    return _count_jobs(dataset, priced) if len(priced) == len(references) else None
+    priced = [ENGINE.recall(references, *without_labels(public)) for public in _references(home, dataset)]
+    return None if UNKNOWN in priced else _count_jobs(dataset, priced)
 
 
 def _references(home: Home, dataset: Dataset) -> list[Public]:
@@ -254,13 +255,13 @@ def _references(home: Home, dataset: Dataset) -> list[Public]:
     return [public_of(dataset, schema.question(name), budget) for name in schema.target_names]
 
 
-def _count_jobs(dataset: Dataset, references: Sequence[Mapping[str, Recipe]]) -> dict[str, int]:
+def _count_jobs(dataset: Dataset, priced: Sequence[Mapping[str, Recipe]]) -> dict[str, int]:
     return {
         name: min(
             dataset.jobs_left(dataset.costs(recipes[name].plan), recipes[name].claim)
-            for recipes in references
+            for recipes in priced
             if name in recipes
         )
         for name in LEARNERS
-        if any(name in recipes for recipes in references)
+        if any(name in recipes for recipes in priced)
     }

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import Request
@@ -37,6 +37,8 @@ from training.tuning.tune import Tuned, fits_of
 MAX_PLAN_BYTES = canonical.ENTRY_LIMIT - 4096  # the rest of the entry says who asks for what
 MAX_REMEMBERED = 1024
 UNKNOWN = object()
+Price = TypeVar("Price")
+Ts = TypeVarTuple("Ts")
 
 
 def run_at_once(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -55,16 +57,15 @@ class PriceEngine:
         self._prices: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self._lock = Lock()
 
-    def price(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def price(self, function: Callable[[*Ts], Price], *arguments: *Ts) -> Price:
         """Return what `function` gives for these hashable arguments. What it raises is not remembered."""
-        answer = self.recall(function, *arguments)
-        if answer is not UNKNOWN:
-            return answer
-        answer = self.run(function, *arguments)
-        with self._lock:
-            self._prices[(function, *arguments)] = answer
-            while len(self._prices) > MAX_REMEMBERED:
-                self._prices.popitem(last=False)
+        answer: Price = self.recall(function, *arguments)
+        if answer is UNKNOWN:
+            answer = self.run(function, *arguments)
+            with self._lock:
+                self._prices[(function, *arguments)] = answer
+                while len(self._prices) > MAX_REMEMBERED:
+                    self._prices.popitem(last=False)
         return answer
 
     def recall(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -84,64 +85,21 @@ class PriceEngine:
 ENGINE = PriceEngine()
 
 
-def offer_for(request: Request, public: Public) -> Offer:
-    """Price the job of a request. InputError where what is asked for cannot be."""
-    price: Offer = ENGINE.price(offer, request.learner, _text(request), public)
-    return price
-
-
-def floor_for(request: Request, public: Public) -> Recipe:
-    """Price the same by the bounds that are cheap: what is asked for costs as much, or more. InputError as `offer_for`.
-
-    `request`: not of a tuned job.
-    """
-    price: Recipe = ENGINE.price(floor, request.learner, _text(request), public)
-    return price
-
-
-def fit_for(request: Request, public: Public, dataset: Dataset, unit: Decimal) -> dict[str, str] | None:
-    """Find the largest budget at this delta that this learner could still get, for a refusal; None if there is none.
-
-    `unit`: of what was refused.
-    """
-    price: dict[str, str] | None = ENGINE.price(fit, request.learner, _text(request), public, dataset, unit)
-    return price
-
-
-def references_for(public: Public) -> dict[str, Recipe]:
-    """Price every learner by its defaults, of those that are for this target and have a plan so cheap. No recipe
-    depends on what the target is called, so targets of one kind are priced once.
-    """
-    prices: dict[str, Recipe] = ENGINE.price(references, *without_labels(public))
-    return prices
-
-
-def known_references(public: Public) -> dict[str, Recipe] | None:
-    """Return what `references_for` gave this process before; None where it gave nothing yet."""
-    prices = ENGINE.recall(references, *without_labels(public))
-    return None if prices is UNKNOWN else prices
-
-
-def first_for(public: Public) -> Recipe:
-    """Plan a job of the whole budget by the learner that `auto` chooses: by all bounds only where those that are cheap
-    find no plan. InputError where there is none.
-    """
-    recipe: Recipe = ENGINE.price(first, *without_labels(public))
-    return recipe
+def price_key(request: Request) -> tuple[str, str]:
+    """Return the learner of a request, and its parameters as canonical JSON: how it is priced and remembered."""
+    return request.learner, canonical.encode(dict(request.parameters)).decode()
 
 
 def without_labels(public: Public) -> tuple[tuple[str, ...], Public]:
-    """Return the learners, and what is public with its target and classes by number: what a recipe depends on."""
+    """Return the learners, and what is public with its target and classes by number: what a recipe depends on. Targets
+    of one kind are so priced once.
+    """
     classes = public.classes and tuple(map(str, range(len(public.classes))))
     return tuple(LEARNERS), replace(public, target="", classes=classes)
 
 
-def _text(request: Request) -> str:
-    return canonical.encode(dict(request.parameters)).decode()
-
-
 def offer(learner: str, parameters: str, public: Public) -> Offer:
-    """Work out `offer_for`. `parameters`: canonical JSON."""
+    """Price a job. InputError where what is asked for cannot be."""
     fits = _learner(learner, parameters)
     recipe = fits.recipe(public)
     if (size := len(canonical.encode(recipe.plan.to_json(), 1 << 24)) + len(parameters)) > MAX_PLAN_BYTES:
@@ -155,14 +113,21 @@ def offer(learner: str, parameters: str, public: Public) -> Offer:
 
 
 def floor(learner: str, parameters: str, public: Public) -> Recipe:
-    """Work out `floor_for`. `parameters`: canonical JSON."""
+    """Price the same by the bounds that are cheap: what is asked for costs as much, or more. InputError as `offer`.
+
+    `learner`, `parameters`: not of a tuned job.
+    """
     fits: Any = _learner(learner, parameters)
     recipe: Recipe = fits.recipe(public, CHEAP_BOUNDS)
     return recipe
 
 
 def fit(name: str, parameters: str, public: Public, dataset: Dataset, unit: Decimal) -> dict[str, str] | None:
-    """Work out `fit_for`. What was left to `auto` may get another learner where it asks for less."""
+    """Find the largest budget at this delta that this learner could still get, for a refusal; None if there is none.
+    What was left to `auto` may get another learner where it asks for less.
+
+    `unit`: of what was refused.
+    """
     learner = _learner(name, parameters, at_any=True)
     if any(family.whole for family in dataset.families):
         return None
@@ -187,7 +152,7 @@ def fit(name: str, parameters: str, public: Public, dataset: Dataset, unit: Deci
 
 
 def references(learners: tuple[str, ...], public: Public) -> dict[str, Recipe]:
-    """Work out `references_for`."""
+    """Price every learner by its defaults, of those that are for this target and have a plan so cheap."""
     recipes = {}
     for name in learners:
         if name == AUTO:  # which is one of the others
@@ -200,7 +165,11 @@ def references(learners: tuple[str, ...], public: Public) -> dict[str, Recipe]:
 
 
 def first(learners: tuple[str, ...], public: Public) -> Recipe:
-    """Work out `first_for`. `learners`: all there are, for the price to be remembered by."""
+    """Plan a job of the whole budget by the learner that `auto` chooses: by all bounds only where those that are cheap
+    find no plan. InputError where there is none.
+
+    `learners`: all there are, for the price to be remembered by.
+    """
     learner: Any = LEARNERS[choose(public).learner]()
     try:
         recipe: Recipe = learner.recipe(public, CHEAP_BOUNDS)

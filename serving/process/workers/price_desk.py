@@ -202,6 +202,14 @@ def answer_request(wire: socket.socket, modules: Sequence[str]) -> NoReturn:
         os._exit(status)
 
 
+def load(modules: Sequence[str] = MODULES) -> None:
+    """Load what works prices out: what a fork must load first, each of them would load anew."""
+    with loading():
+        for name in modules:
+            import_module(name)
+        import_module(ENGINE).warm()
+
+
 def main(place: Path, parent: int, heartbeat: Heartbeat, modules: Sequence[str] = MODULES) -> None:
     """Listen at `place` as long as process `parent` lives, once everything is loaded. Until then nobody answers, and
     callers work prices out themselves. `heartbeat` shows that it does not stand still; `modules`: whose functions may
@@ -213,10 +221,7 @@ def main(place: Path, parent: int, heartbeat: Heartbeat, modules: Sequence[str] 
         signal.signal(number, lambda *_: os._exit(0))
     place.unlink(missing_ok=True)
     began = time.monotonic()
-    with loading():
-        for name in modules:  # what a fork must load first, each of them would load anew
-            import_module(name)
-        import_module(ENGINE).warm()
+    load(modules)
     with socket.socket(socket.AF_UNIX) as listener:
         with socket_address(place) as path:
             listener.bind(path)

@@ -24,7 +24,7 @@ from training.datasets.file_check import check_file
 from training.jobs import job
 from training.planning import first_plan, plans
 from training.planning.first_plan import check_first_job
-from training.planning.price_engine import first_for
+from training.planning.price_engine import without_labels
 from training.requests import JobRequest
 from training.rows.schema.schema import parse_schema, schema_of
 
@@ -82,7 +82,7 @@ def test_each_target_is_tried_at_the_budget_and_the_records_of_its_jobs(tmp_path
     """As `dpserve plan` would: the part that jobs learn from, the rows of one person, the total of the family."""
     home, files = Home.init({"DPSERVE_HOME": str(tmp_path / "home")}), write_files(tmp_path / "files")
     seen = []
-    monkeypatch.setattr(first_plan, "first_for", lambda public: seen.append(public) or first_for(public))
+    monkeypatch.setattr(first_plan, "without_labels", lambda public: seen.append(public) or without_labels(public))
     total, args = Budget.of(1, "1e-6"), (files / "rows.parquet", files / "schema.yaml")
     about = register(home, "adult", *args, total, Relation.ADD_REMOVE, "record", holdout=Decimal("0.2"))
     assert seen == [plans.public_of(about, schema_of(home, about).question(None), total)]

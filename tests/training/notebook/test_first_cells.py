@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +27,7 @@ from tests.helpers.ledgers import place
 from training.datasets.datasets import register
 from training.learners import LEARNERS
 
+ROOT = Path(__file__).resolve().parents[3]
 X = np.random.default_rng(1).uniform(0, 1, (400, 3))
 Y = np.where(X[:, 0] > 0.5, "yes", "no")
 UNIT = Columns(low=0, high=1, classes=["no", "yes"])
@@ -180,3 +185,17 @@ def test_what_was_tried_is_trained_anew_in_a_home_and_paid_there(tmp_path):
     with pytest.raises(InputError, match="declares x0, x1, x2 otherwise than this fit"):
         other.publish(tmp_path / "home", "tried")
     assert len(home.ledger.jobs()) == 2
+
+
+def test_a_learner_without_the_notebook_says_how_to_publish():
+    """And its remedy is one."""
+    code = """
+from training.learners import LazyBB
+learner = LazyBB()
+try:
+    learner.publish("nowhere", "tried")
+except ValueError as error:
+    exec(str(error).split("`")[1])
+assert learner.publisher.publish
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

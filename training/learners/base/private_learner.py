@@ -236,7 +236,9 @@ class PrivateLearner(Shown, Estimator, ABC):
         where the dataset's columns or answers are not those of this fit.
         """
         if self.publisher is None:
-            raise InputError("publish: import dpserve.learners first; it brings what a home needs")
+            raise InputError(
+                "publish: needs what runs jobs; `from dpserve.learners import LazyBB` first, which brings it"
+            )
         return self.publisher.publish(self, Path(home), dataset, model)
 
     def _charge(self, public: Public, recipe: Recipe, X: Any) -> None:
