@@ -190,11 +190,12 @@ def test_what_was_tried_is_trained_anew_in_a_home_and_paid_there(tmp_path):
 def test_a_learner_without_the_notebook_says_how_to_publish():
     """And its remedy is one."""
     code = """
+from dpserve_verify.errors import InputError
 from training.learners import LazyBB
 learner = LazyBB()
 try:
     learner.publish("nowhere", "tried")
-except ValueError as error:
+except InputError as error:
     exec(str(error).split("`")[1])
 assert learner.publisher.publish
 """
