@@ -13,6 +13,7 @@ import resource
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -108,15 +109,23 @@ def run_confined(bounds: Bounds, deadline: float, work: Callable[[], object]) ->
     return fork.is_done
 
 
+def end_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
+    """Let this process get a signal when the thread that forked it is gone, however that ended; end it here where
+    process `parent` is gone already. On systems other than Linux a process must look for itself.
+    """
+    with suppress(AttributeError):
+        ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, number, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 def _do(parent: int, bounds: Bounds, work: Callable[[], object]) -> NoReturn:
     status = 1
     try:
-        if hasattr(library := ctypes.CDLL(None), "prctl"):
-            library.prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        end_with_parent(parent)
         confine(bounds)
-        if os.getppid() == parent:
-            work()
-            status = 0
+        work()
+        status = 0
     except (MemoryError, TooMuch):
         pass
     finally:

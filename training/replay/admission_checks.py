@@ -12,6 +12,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -32,6 +34,7 @@ from training.replay import subjects
 from training.session.session import Source
 
 MOST_WAITING, MOST_NEIGHBOURS, MOST_SECONDS = 8, 1000, 3600
+LOOK_SECONDS = 0.5
 CHECKING, REFUSED = "checking", "refused"
 CUT = "its check was not done: the server was stopped, or it took too much memory or time; ask again"
 _CHILDREN: list[subprocess.Popen[bytes]] = []
@@ -66,24 +69,25 @@ def ask(home: Home, asked: AdmissionRequest, by: str) -> dict[str, Any]:
         WrongState: MOST_WAITING are being checked.
     """
     _require_sound(home, asked, by)
-    running = [each["name"] for each in checks(home) if each["state"] == CHECKING]
-    if asked.name in running:
-        raise NameTaken(f"name={asked.name}: its check is under way")
-    if len(running) >= MOST_WAITING:
-        raise WrongState(f"learner={asked.name}: {len(running)} are being checked; ask again when one is done")
     path = _path(home, asked.name)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     at = f"{datetime.now(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
     body = {"state": CHECKING, "by": by, "at": at, "process": this_process(), "asked": asdict(asked)}
-    replace_file(path, json.dumps(body).encode(), PRIVATE)
-    _CHILDREN[:] = [child for child in _CHILDREN if child.poll() is None]
-    environment = {**os.environ, "DPSERVE_HOME": str(home.path)}
-    _CHILDREN.append(
-        subprocess.Popen(
-            [sys.executable, "-m", __name__, asked.name], env=environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=Path(__file__).parents[2],
-        )
-    )  # fmt: skip
+    with locked(path.with_name("asking.lock")):
+        running = [each["name"] for each in checks(home) if each["state"] == CHECKING]
+        if asked.name in running:
+            raise NameTaken(f"name={asked.name}: its check is under way")
+        if len(running) >= MOST_WAITING:
+            raise WrongState(f"learner={asked.name}: {len(running)} are being checked; ask again when one is done")
+        replace_file(path, json.dumps(body).encode(), PRIVATE)
+        _CHILDREN[:] = [child for child in _CHILDREN if child.poll() is None]
+        environment = {**os.environ, "DPSERVE_HOME": str(home.path)}
+        _CHILDREN.append(
+            subprocess.Popen(
+                [sys.executable, "-m", __name__, asked.name], env=environment, stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=Path(__file__).parents[2],
+            )
+        )  # fmt: skip
     return {"name": asked.name, "state": CHECKING, "by": by, "at": at, "problem": None}
 
 
@@ -134,7 +138,7 @@ def run(home: Home, name: str) -> None:
 
 
 def forget(home: Home, name: str) -> None:
-    """Remove the word of a check that was refused."""
+    """Remove the word of a check that was refused, or end one that is under way."""
     _path(home, check_name("name", name)).unlink(missing_ok=True)
 
 
@@ -142,6 +146,16 @@ def _path(home: Home, name: str) -> Path:
     return local(home.path) / "run" / "learners" / f"{name}.json"
 
 
+def _end_unless_wanted(home: Home, name: str) -> None:
+    """End this process where its parent is gone, or nobody wants its check any more."""
+    parent, path = os.getppid(), _path(home, name)
+    while os.getppid() == parent and path.exists():
+        time.sleep(LOOK_SECONDS)
+    os._exit(1)
+
+
 if __name__ == "__main__":
     signal.alarm(MOST_SECONDS)  # which ends it
-    run(Home.open(), sys.argv[1])
+    HOME = Home.open()
+    threading.Thread(target=_end_unless_wanted, args=(HOME, sys.argv[1]), daemon=True).start()
+    run(HOME, sys.argv[1])

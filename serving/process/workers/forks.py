@@ -8,7 +8,6 @@ from its parent. Threads below Python are OpenBLAS's and jemalloc's, which prepa
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import threading
@@ -18,9 +17,10 @@ from multiprocessing import get_context
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 
+from accountant.system.confined import end_with_parent
+
 WORKER_PARENT = "DPSERVE_WORKER_PARENT"
 STOPS = (signal.SIGTERM, signal.SIGINT)
-PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>: the signal that comes when who forked us is gone, however that ended
 NAME = Path("/proc/self/comm")  # what `ps` and `top` call a process, in at most 15 characters
 
 
@@ -33,18 +33,18 @@ def fork(name: str, work: Callable[[], object], outlives: bool = False) -> ForkP
         raise RuntimeError(f"{name}: cannot be forked from a process of {threading.active_count()} threads")
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # or one that comes now would be taken for this process's
     try:
-        process = get_context("fork").Process(target=_begin, args=(name, work, before, outlives), daemon=True)
+        begun = (name, work, before, 0 if outlives else os.getpid())
+        process = get_context("fork").Process(target=_begin, args=begun, daemon=True)
         process.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return process
 
 
-def _begin(name: str, work: Callable[[], object], signals: set[signal.Signals], outlives: bool) -> None:
+def _begin(name: str, work: Callable[[], object], signals: set[signal.Signals], parent: int) -> None:
     os.setsid()  # Ctrl-C comes to who started us, and is passed on in order
-    with suppress(AttributeError):  # another system: there each looks itself whether it is an orphan
-        if not outlives:
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if parent:  # else it outlives that
+        end_with_parent(parent, signal.SIGTERM)
     os.dup2(2, 1)
     with suppress(OSError):
         NAME.write_text(name)

@@ -26,7 +26,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from accountant.system.confined import Bounds, confine
+from accountant.system.confined import Bounds, confine, end_with_parent
 from accountant.system.processors import processors
 from dpserve_verify.errors import DpserveError, TooMuch
 from serving.process.config.healthy import Heartbeat
@@ -136,8 +136,9 @@ class Desk:
             self._turns[chosen.caller] = self._clock
             self._forget(chosen, keep=True)
             chosen.alive, ends = os.pipe()
-            chosen.process = os.fork()
+            desk, chosen.process = os.getpid(), os.fork()
             if not chosen.process:
+                end_with_parent(desk)
                 self._selector.close()
                 self._listener.close()
                 for request in self._waiting:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import ledgers
 import pytest
@@ -12,6 +16,7 @@ from in_process import Site, code
 from accountant.access import grants
 from accountant.access.grants import Grant
 from accountant.access.tokens import NO_LIMITS
+from accountant.errors import WrongState
 from accountant.ledger.families.records import Why
 from serving.app import DOORS
 from serving.process.tokens import new_token
@@ -101,3 +106,31 @@ def test_a_check_whose_process_ended_is_said_to_be_cut(home, monkeypatch):
     monkeypatch.setattr(admission_checks, "lives", lambda owner: False)
     (line,) = admission_checks.checks(home)
     assert (line["state"], line["problem"]) == ("refused", admission_checks.CUT)
+
+
+def test_no_more_checks_begin_at_once_than_may(home, monkeypatch):
+    monkeypatch.setattr(admission_checks.subprocess, "Popen", lambda *_, **__: SimpleNamespace(poll=lambda: 0))
+    gate = threading.Barrier(12)
+
+    def ask(at):
+        gate.wait(60)
+        about = admission_checks.AdmissionRequest(f"bayes-{at}", f"{TEXT}# {at}\n", "NaiveBayes", "ana", "x", 2)
+        try:
+            return admission_checks.ask(home, about, "steward")["state"]
+        except WrongState:
+            return "full"
+
+    with ThreadPoolExecutor(12) as threads:
+        found = Counter(threads.map(ask, range(12)))
+    assert found == {"checking": admission_checks.MOST_WAITING, "full": 12 - admission_checks.MOST_WAITING}
+
+
+def test_a_check_that_is_forgotten_ends(home):
+    hangs = "import _thread\nclass Hangs:\n    def learn(self, session):\n        lock = _thread.allocate_lock()\n"
+    hangs += "        lock.acquire()\n        lock.acquire()\n"
+    about = admission_checks.AdmissionRequest("hangs", hangs, "Hangs", "ana", "x", 2)
+    admission_checks.ask(home, about, "steward")
+    process = admission_checks._CHILDREN[-1]
+    admission_checks.forget(home, "hangs")
+    assert process.wait(120) == 1
+    assert admission_checks.checks(home) == []
