@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from dpserve_verify.errors import CertificateInvalid
+from dpserve_verify.keys.trust import PublicKeys
 from local.owner import program
 from local.owner.founding import NewOwner, check_rows, found_owner
 from local.owner.settings import Pinned, read_settings
@@ -105,8 +106,7 @@ def verify_model(
     \b
     dpserve owner verify survey-model --settings owner.toml
     """
-    from dpserve_verify.keys.trust import PublicKeys  # these load what serves models, which answering does without
-    from models.store.loading import load_verified
+    from models.store.loading import load_verified  # loads what serves models, which answering does without
 
     owner = read_settings(settings)
     certificate = load_verified(path, PublicKeys.from_json(owner.trust.read_bytes())).certificate
