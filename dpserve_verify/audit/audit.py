@@ -74,7 +74,8 @@ def audit(
         helpers: processes that verify signatures, where a program has some (None: as many as pay).
 
     Returns:
-        Entries read, their root hash, and a line for each problem, at most `MOST_PROBLEMS`; none: the ledger is sound.
+        Entries read, their root hash, and a line for each problem, at most `MOST_PROBLEMS`; none: the ledger is sound,
+        up to the first entry of a kind that this reader does not know, where there is one.
 
     Raises:
         DpserveError: the evidence could not be read to its end. What is wrong with it is in the report.
@@ -96,15 +97,21 @@ def audit(
             if stored:
                 stored.expect(completed)
             try:
-                models.check(seq, body, replay.read(seq, body), replay)
+                if findings.newer is None:
+                    models.check(seq, body, replay.read(seq, body), replay)
+                else:
+                    replay.read_key(seq, body)  # by which what follows is signed
             except DpserveError as error:
-                findings.add(seq, error.message)
+                if "unknown" in error.details:
+                    findings.newer = seq
+                else:
+                    findings.add(seq, error.message)
             heads.check(tree)
             if progress and tree.size % EVERY == 0:
                 progress(tree.size, total)
         signed.ended = True
         _end(findings, tree, replay, heads, models, stored)
-    for problem in () if stored is None else stored.compare_index(replay):
+    for problem in () if stored is None or findings.newer is not None else stored.compare_index(replay):
         findings.add(None, problem)
     return replace(findings.report(tree), notes=tuple(replay.notes()))
 

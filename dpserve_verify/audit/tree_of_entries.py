@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from dpserve_verify.errors import DpserveError, VerificationError
 from dpserve_verify.formats.canonical import encode_base64
 
 MOST_PROBLEMS = 100
@@ -16,7 +17,8 @@ MOST_PROBLEMS = 100
 class Report:
     """`root`: of the tree of all entries, as a checkpoint spells it. `first`: the first wrong entry, where one is.
     `notes`: what is no problem, and what a reader should know. `lost`: of a home, what was paid for and has no files
-    there any more: a loss, but none of the ledger's.
+    there any more: a loss, but none of the ledger's. `newer`: the first entry that a newer version wrote, where one
+    did: from there this reader sees that the tree is the signed one, and no more.
     """
 
     entries: int
@@ -25,24 +27,32 @@ class Report:
     first: int | None = None
     notes: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
+    newer: int | None = None
 
     @property
     def ok(self) -> bool:
-        """Return whether the audit found no problem."""
-        return not self.problems
+        """Return whether all of it is known and the audit found no problem."""
+        return not self.problems and self.newer is None
+
+    @property
+    def exit_code(self) -> int:
+        """Return that of a command: 0 sound, 4 not sound, 1 where a newer version must be asked."""
+        return VerificationError.exit_code if self.problems else DpserveError.exit_code if not self.ok else 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as the command line prints it: {"entries", "root", "ok", "problems", "first", "notes",
-        "lost"}.
+        "lost"}, and "newer" where there is such an entry.
         """
         report = {"entries": self.entries, "root": self.root, "ok": self.ok, "problems": list(self.problems)}
-        return {**report, "first": self.first, "notes": list(self.notes), "lost": list(self.lost)}
+        report |= {"first": self.first, "notes": list(self.notes), "lost": list(self.lost)}
+        return report if self.newer is None else {**report, "newer": self.newer}
 
     @property
     def verdict(self) -> str:
         """Put the result into words: sound or not, and how much is lost."""
         lost = f", but {len(self.lost)} of what was paid for {'is' if len(self.lost) == 1 else 'are'} lost"
-        return ("sound" if self.ok else "NOT SOUND") + (lost if self.lost else "")
+        sound = "sound" if self.newer is None else f"sound up to entry {self.newer}; from there of a newer version"
+        return ("NOT SOUND" if self.problems else sound) + (lost if self.lost else "")
 
 
 class Head(NamedTuple):
@@ -70,19 +80,24 @@ Judge: TypeAlias = Callable[[Any], Head | None]
 
 @dataclass
 class Findings:
-    """Problems with the entry each is about (None: none of them)."""
+    """Problems with the entry each is about (None: none of them). `newer`: from here on nobody can say what is wrong
+    with an entry, nor with what follows from all of them.
+    """
 
     found: list[tuple[int | None, str]] = field(default_factory=list)
+    newer: int | None = None
 
     @property
     def full(self) -> bool:
         """Return whether there are so many problems that there is no use in looking for more."""
         return len(self.found) >= MOST_PROBLEMS
 
-    def add(self, entry: int | None, problem: str) -> None:
+    def add(self, entry: int | None, problem: str, of_tree: bool = False) -> None:
         """Add a problem about an entry (None: about none). Of more than MOST_PROBLEMS the last is dropped, or gives way
-        to one about an earlier entry.
+        to one about an earlier entry. `of_tree`: whatever entries mean.
         """
+        if self.newer is not None and not of_tree and (entry is None or entry >= self.newer):
+            return
         if not self.full:
             self.found.append((entry, problem))
         elif entry is not None and all(about is None or entry < about for about, _ in self.found):
@@ -92,7 +107,8 @@ class Findings:
         """Return the report on the tree: the first wrong entry comes first; problems about no entry come last."""
         ordered = sorted(self.found, key=lambda each: (each[0] is None, each[0] or 0))
         first = ordered[0][0] if ordered else None
-        return Report(tree.size, encode_base64(tree.root()), tuple(problem for _, problem in ordered), first)
+        problems = tuple(problem for _, problem in ordered)
+        return Report(tree.size, encode_base64(tree.root()), problems, first, newer=self.newer)
 
 
 class Tree:
@@ -155,17 +171,17 @@ class Heads:
             first = max(self._agreed[head.rank :])
             first = first if first < head.size else 0  # two of one rank and size contradict each other
             which = f"entry {first}" + (f" to {head.size - 1}" if head.size - 1 > first else "")
-            self._findings.add(first, f"{which}: not what was signed; {head.what} has another root")
+            self._findings.add(first, f"{which}: not what was signed; {head.what} has another root", of_tree=True)
 
     def check_end(self, tree: Tree) -> None:
         """Check at the last entry that no head signs more than there is, and that the newest signs all of it."""
         beyond = [head for source in self._sources if (head := self._first(source)) is not None]
         if beyond:
             problem = f"entry {tree.size}: missing; {min(beyond).what} signs {min(beyond).size} entries"
-            self._findings.add(tree.size, problem)
+            self._findings.add(tree.size, problem, of_tree=True)
         elif max(self._agreed) < tree.size and self._broken == 3:
             first = max(self._agreed)
-            self._findings.add(first, f"entry {first}: stands under no signed checkpoint")
+            self._findings.add(first, f"entry {first}: stands under no signed checkpoint", of_tree=True)
 
     def _first(self, source: _Source) -> Head | None:
         """Return the first head of a tree larger than the ledger."""

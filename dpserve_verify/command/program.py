@@ -48,7 +48,8 @@ def main(words: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(words)
     try:
         body, text = _task(asked.path)(asked)
-        code = 0 if body["ok"] else VerificationError.exit_code
+        is_behind = body.get("newer") is not None and not body["problems"]
+        code = 0 if body["ok"] else DpserveError.exit_code if is_behind else VerificationError.exit_code
     except VerificationError as error:
         body = {"ok": False, **dict.fromkeys(NOTHING), "problems": [error.message], "unverified": []}
         text, code = f"NOT VERIFIED: {error.message}", error.exit_code
@@ -202,7 +203,7 @@ def _audit(asked: argparse.Namespace) -> Answer:
         report = Report(0, "", (error.message,))
     body = report.to_json() | ({} if asked.witnesses is None else {"witnessed": size or 0})
     lines = [f"entries  {report.entries}", f"root     {report.root}"]
-    lines += [f"result   {'sound' if report.ok else 'NOT SOUND'}"]
+    lines += [f"result   {report.verdict}"]
     return body, "\n".join([*lines, *(f"  {line}" for line in (*report.problems, *report.notes))])
 
 

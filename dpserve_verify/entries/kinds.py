@@ -42,7 +42,7 @@ def read_form(kind: str, value: dict[str, Any]) -> EntryForm:
     """
     form = FORMS.get(kind)
     if form is None:
-        raise LedgerInvalid(f"type={kind!r:.60}: not a type of entry that this reader knows")
+        raise LedgerInvalid(f"type={kind!r:.60}: not a type of entry that this reader knows", unknown=kind[:60])
     if not form.required() <= value.keys() <= form.keys():
         raise LedgerInvalid(f"{kind}: must have exactly the fields {sorted(form.required())}")
     try:

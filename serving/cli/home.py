@@ -16,7 +16,6 @@ from accountant.home.migration import copy_of, put_back
 from accountant.ledger.archive import archive
 from accountant.ledger.families.records import Why
 from accountant.store.store import Tables
-from dpserve_verify.errors import VerificationError
 from serving.cli.backends.user import require_access, this_user
 from serving.cli.complete import Model
 from serving.cli.terminal import Json, align_columns, note, paint, show, show_busy, show_progress
@@ -112,7 +111,7 @@ def restore(
     text = "\n".join([align_columns(lines), *report_lines(report)])
     show(json, asdict(done) | {"audit": report.to_json()}, text)
     if not report.ok:
-        raise typer.Exit(VerificationError.exit_code)
+        raise typer.Exit(report.exit_code)
 
 
 def archive_model(name: Model, why: Reason, json: Json = False) -> None:

@@ -193,7 +193,8 @@ def audit_ledger(
     policy: Policy = None,
     json: Json = False,
 ) -> None:
-    """Audit the ledger: every entry, hash, signature and budget, and the certificates. Problems are exit code 4.
+    """Audit the ledger: every entry, hash, signature and budget, and the certificates. Problems are exit code 4; where
+    there are none up to an entry of a newer version, which must be asked for the rest, it is 1.
 
     What was paid for and has no files in the home any more is listed as lost: statements, models, open campaigns. The
     ledger is sound all the same, and the exit code 0.
@@ -214,7 +215,7 @@ def audit_ledger(
     body = report.to_json() | ({} if witnesses is None else {"witnessed": size or 0})
     show(json, body, "\n".join([align_columns(lines), *report_lines(report)]))
     if not report.ok:
-        raise typer.Exit(VerificationError.exit_code)
+        raise typer.Exit(report.exit_code)
 
 
 def report_lines(report: Report) -> list[str]:

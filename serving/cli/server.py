@@ -175,10 +175,10 @@ def auditor(
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
     path, url = place(os.environ)
     if once:
-        sound = _audit(path, url)
+        code = _audit(path, url)
         if json:
             show(True, audit_runs.read_last(path), "")
-        raise typer.Exit(0 if sound else VerificationError.exit_code)
+        raise typer.Exit(code)
     due = 0.0
     while True:
         if (period and time.monotonic() >= due) or audit_runs.is_asked(path):
@@ -187,22 +187,25 @@ def auditor(
         time.sleep(1)
 
 
-def _audit(path: Path, url: str) -> bool:
-    """Audit a home; return whether all is well. An audit that could not be made is printed, and makes the last one
-    old.
+def _audit(path: Path, url: str) -> int:
+    """Audit a home; return the exit code: 0 where all is well. An audit that could not be made is printed, and makes
+    the last one old.
     """
     try:
         audit = audit_runs.audit_at(path, url)
     except (DpserveError, OSError) as error:
         LOG.error("no audit could be made: %s", getattr(error, "message", type(error).__name__))
-        return False
-    if audit["ok"]:
-        LOG.info("audit: %d entries, sound", audit["entries"])
-        for line in audit["lost"]:
-            LOG.warning("audit: lost: %s", line)
-    else:
+        return VerificationError.exit_code
+    if audit["problems"]:
         LOG.error("audit: %d entries, NOT SOUND: %s", audit["entries"], audit["problems"][0])
-    return bool(audit["ok"])
+        return VerificationError.exit_code
+    if not audit["ok"]:
+        LOG.warning("audit: sound up to entry %d; from there of a newer version, which must audit it", audit["newer"])
+        return DpserveError.exit_code
+    LOG.info("audit: %d entries, sound", audit["entries"])
+    for line in audit["lost"]:
+        LOG.warning("audit: lost: %s", line)
+    return 0
 
 
 def worker(

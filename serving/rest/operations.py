@@ -99,6 +99,11 @@ AUDIT = {
         "ok": {"type": "boolean"},
         "problems": {"type": "array", "items": TEXT},
         "lost": {"type": "array", "items": TEXT, "description": "paid for, and not in the home any more; no problem"},
+        "newer": {
+            "type": "integer",
+            "minimum": 0,
+            "description": "the first entry that a newer version wrote: judged up to there; left out where none is",
+        },
         "seconds": {"type": "number", "minimum": 0},
     },
 }

@@ -31,7 +31,7 @@ KEYS = {"at", "entries", "root", "ok", "problems", "seconds", "lost"}
 
 def run_audit(home: Home) -> dict[str, Any]:
     """Audit the whole home and keep the result: {"at", "entries", "root", "ok", "problems", "seconds",
-    "lost"}.
+    "lost"}, and "newer" where a newer version wrote from that entry on.
     """
     return audit_at(home.path, home.ledger.log.database.url)
 
@@ -57,7 +57,7 @@ def audit_at(path: Path, url: str) -> dict[str, Any]:
             "problems": _shorten(report.problems),
             "seconds": round(time.monotonic() - start, 3),
             "lost": _shorten(report.lost),
-        }
+        } | ({} if report.newer is None else {"newer": report.newer})
         _write(_result(path), json.dumps(body).encode())
         return body
 
@@ -108,7 +108,7 @@ def read_last(path: Path) -> dict[str, Any] | None:
         return None
     except ValueError:
         body = None
-    if not isinstance(body, dict) or body.keys() != KEYS:
+    if not isinstance(body, dict) or body.keys() - {"newer"} != KEYS:
         raise LedgerInvalid(f"{_result(path).name}: is no audit's result; remove it")
     return body
 

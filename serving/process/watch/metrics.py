@@ -191,7 +191,9 @@ class AuditGauges(Collector):
         except LedgerInvalid:
             audit = {}
         at = datetime.fromisoformat(audit["at"]).timestamp() if audit else 0.0
-        yield _gauge("dpserve_audit_ok", "Whether the last audit found nothing wrong.", float(audit.get("ok", False)))
+        yield _gauge(
+            "dpserve_audit_ok", "Whether the last audit found nothing wrong.", float(audit.get("problems") == [])
+        )
         yield _gauge("dpserve_audit_timestamp_seconds", "When the last audit began; 0: never.", at)
         yield _gauge("dpserve_audit_entries", "Entries that the last audit read.", audit.get("entries", 0))
 

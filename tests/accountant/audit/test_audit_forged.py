@@ -26,6 +26,9 @@ from dpserve_verify.privacy.budget import NANO
 from dpserve_verify.privacy.events import BoundedRange, Gaussian, PureDp
 from dpserve_verify.privacy.renyi import rdp_nano
 from dpserve_verify.privacy.second_opinion import renyi
+from serving.cli.app import run
+from serving.process.watch import audit_runs
+from serving.process.watch.metrics import AuditGauges
 
 pytestmark = pytest.mark.home("filled", folder=True)
 
@@ -84,7 +87,6 @@ FORGERIES = [
     ("reserved", {"epsilon": "0.6"}, "request"),
     ("reserved", {"idempotency_key": 5}, "idempotency_key"),
     ("reserved", {"extra": 1}, "exactly the fields"),
-    ("reserved", {"type": "gift"}, "not a type of entry"),
     ("reserved", {"time": "yesterday"}, "time"),
     ("reserved", {"time": 5}, "time: must be like"),
     ("started", {"reservation": COUNT}, "no such job"),
@@ -109,6 +111,35 @@ def test_a_signed_forgery_is_named(home, kind, fields, problem):
     found = report(home)
     assert found.first == seq
     assert problem in found.problems[0]
+
+
+def test_what_a_newer_version_wrote_is_not_judged_and_what_stands_before_it_is(home, capsys, monkeypatch):
+    """Whatever an unknown entry means, the tree and its signatures are seen to the end: a ledger that is cut, or that
+    was rewritten, is not sound.
+    """
+    kept = Home.open(place(home)).ledger.log.checkpoint()
+    newer = [changed(leaf, type="gift") if index == ISSUED else leaf for index, leaf in enumerate(LEAVES)]
+    rewrite(home, newer)
+    found = report(home)
+    assert (found.problems, found.newer, found.ok, found.exit_code) == ((), ISSUED, False, 1)
+    assert found.verdict == f"sound up to entry {ISSUED}; from there of a newer version"
+    assert (found.entries, found.to_json()["newer"]) == (len(LEAVES), ISSUED)
+    monkeypatch.setenv("DPSERVE_HOME", str(home))
+    assert run(["ledger", "audit"]) == 1
+    said = capsys.readouterr().out
+    assert (f"sound up to entry {ISSUED}" in said, "NOT SOUND" in said) == (True, False)
+    opened = Home.open(place(home))
+    assert (audit_runs.run_audit(opened)["newer"], audit_runs.last_audit(opened)["problems"]) == (ISSUED, [])
+    gauges = {each.name: each.samples[0].value for each in AuditGauges(opened).collect()}
+    assert gauges["dpserve_audit_ok"] == 1  # no alarm says that it is not sound
+    opened.ledger.log.database.close()
+    assert report(home, seen=[kept]).problems  # another history than the one that was signed
+    rewrite(home, [changed(leaf, epsilon="NaN") if index == RESERVED else leaf for index, leaf in enumerate(newer)])
+    assert (report(home).first, report(home).exit_code) == (RESERVED, 4)
+    rewrite(home, newer)
+    with raw(home) as connection:
+        connection.execute("DELETE FROM entry WHERE seq = ?", (len(LEAVES) - 1,))
+    assert f"missing; the checkpoint of size {len(LEAVES)} signs {len(LEAVES)} entries" in report(home).problems[0]
 
 
 def entry(kind: str, **fields) -> bytes:
