@@ -96,16 +96,7 @@ def audit(
             completed = tree.append(body)
             if stored:
                 stored.expect(completed)
-            try:
-                if findings.newer is None:
-                    models.check(seq, body, replay.read(seq, body), replay)
-                else:
-                    replay.read_key(seq, body)  # by which what follows is signed
-            except DpserveError as error:
-                if "unknown" in error.details:
-                    findings.newer = seq
-                else:
-                    findings.add(seq, error.message)
+            _judge(seq, body, findings, replay, models)
             heads.check(tree)
             if progress and tree.size % EVERY == 0:
                 progress(tree.size, total)
@@ -114,6 +105,20 @@ def audit(
     for problem in () if stored is None or findings.newer is not None else stored.compare_index(replay):
         findings.add(None, problem)
     return replace(findings.report(tree), notes=tuple(replay.notes()))
+
+
+def _judge(seq: int, body: bytes, findings: Findings, replay: Replay, models: Models) -> None:
+    """Judge what an entry means; behind one of a newer version, what it says of the keys that sign what follows."""
+    try:
+        if findings.newer is None:
+            models.check(seq, body, replay.read(seq, body), replay)
+        else:
+            replay.read_key(seq, body)
+    except DpserveError as error:
+        if "unknown" in error.details:
+            findings.newer = seq
+        else:
+            findings.add(seq, error.message)
 
 
 @contextmanager
