@@ -40,7 +40,7 @@ SETTINGS = {
     "at -2, -1, 0, 1, 2": (-2.0, -1.0, 0.0, 1.0, 2.0),
 }
 PRIORS = (0.2, 0.3, 0.5)
-PLACES = {"lazybb-tree": "boosting.smooth_boosting", "ebm": "ebm.model"}  # where the rule is asked
+PLACES = {"lazybb-tree": "boosting.smooth_boosting", "ebm": "ebm.one_score"}  # where the rule is asked
 Line = dict[str, Any]
 
 

@@ -23,7 +23,7 @@ from models.forms.additive import AdditiveEnsemble
 from models.forms.classes import ClassesEnsemble
 from models.parts.pairs import JOINED, pair_name
 from training.learners.base.checks import check_real, check_whole
-from training.learners.base.class_weights import check_balance, class_weights
+from training.learners.base.class_weights import check_balance
 from training.learners.base.cut_points import (
     CellCounts,
     Cutting,
@@ -37,15 +37,16 @@ from training.learners.base.cut_points import (
 )
 from training.learners.base.private_learner import PrivateClassifier, PrivateLearner, PrivateRegressor
 from training.learners.boosting.defaults import strength as signal
-from training.learners.ebm.class_model import learn_classes
+from training.learners.ebm.class_scores import ClassScores
 from training.learners.ebm.convex import Layout
 from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults, ebm_defaults, pair_defaults
 from training.learners.ebm.engines import check_engine, engine_rule
 from training.learners.ebm.model import Model
 from training.learners.ebm.noise import DEARER, Noise, convex_noise, noise_of, unit_near
+from training.learners.ebm.one_score import OneScore
 from training.learners.ebm.pairs import AUTO, Places, asked_pairs
 from training.learners.ebm.public_start import choose
-from training.learners.ebm.queries import BinCounts, JointCounts
+from training.learners.ebm.queries import BinCounts
 from training.learners.ebm.residuals import GRID
 from training.session.session import Public, Releaser
 
@@ -201,38 +202,31 @@ class DPEBM(PrivateLearner):
 
     def learn(self, session: Releaser) -> AdditiveEnsemble | ClassesEnsemble:
         """Learn from histograms and a starting score, then from a noisy sum per epoch and feature, with a step by each;
-        then the same for pairs of features, if any are wanted. For two classes, count by class and score in the end."""
+        then the same for pairs of features, if any are wanted. Of classes, ask in the end where scores stand."""
         settings, pairs = self.settings(session.public), self.pairs_of(session.public)
         noise = noise_of(session.public, session.unit, settings, pairs)
         layout = self._layout(session.public)
         session = self._cut(session, noise)
         public = session.public
-        if len(public.classes or ()) > 2:
-            asked = asked_pairs(self.pairs, public.features)
-            return learn_classes(session, settings, pairs, noise, asked, self.balance)
         features = list(enumerate(public.features))
         counts = [session.release(BinCounts(f, feature.bins, noise.norm), noise.counting) for f, feature in features]
-        weighed = class_weights(public, self.balance)
-        model = Model(public, settings, noise, [count / GRID for count in counts], pairs, weighed=weighed)
+        kind: type[Model] = ClassScores if len(public.classes or ()) > 2 else OneScore
+        model = kind(public, settings, noise, [count / GRID for count in counts], pairs, balance=self.balance or 0.0)
         if public.start is not None:
             choose(session, model, public.start)
-        whole = np.zeros(public.features[0].bins, np.int64)
-        model.start(session.release(model.query(0, whole), noise.starting))
-        sums = settings.epochs * len(features)
-        if public.classes is None and settings.spread:
+        model.start(session.release(model.whole(), noise.starting))
+        if isinstance(model, OneScore) and public.classes is None and settings.spread:
             model.narrow(session.release(model.squares(), noise.starting))
         alone = range(len(features))
-        if layout is None:
-            self._boost(session, model, sums, alone)
-        else:
-            loss, minimum = model.loss(layout), convex_noise(session.unit, sums, layout)
+        if isinstance(model, OneScore) and layout is not None:
+            loss, minimum = model.loss(layout), convex_noise(session.unit, settings.epochs * len(features), layout)
             model.minimise(loss, minimum, session.release(loss, minimum))
-        for at, places in enumerate(self._chosen(session, model)):
-            model.join(places)
-            model.counted(session.release(JointCounts(model.joints[at], noise.norm), noise.counting))
+        else:
+            self._boost(session, model, settings.epochs * len(features), alone)
+        for places in self._chosen(session, model):
+            model.counts.append(session.release(model.join(places), noise.counting) / GRID)
         self._boost(session, model, pairs.epochs * pairs.many, model.kept or alone)
-        if public.classes is not None:
-            model.place(session.release(model.bands(), noise.placing))
+        model.end(session)
         return model.ensemble()
 
     def _boost(self, session: Releaser, model: Model, sums: int, places: Sequence[int]) -> None:
@@ -248,7 +242,7 @@ class DPEBM(PrivateLearner):
         """
         if not model.pairs.found:
             return asked_pairs(self.pairs, session.public.features).named
-        scores = model.scores(model.candidates())
+        scores = model.candidates()
         return model.best(scores, session.release(scores, model.noise.scoring))
 
 

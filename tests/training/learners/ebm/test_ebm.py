@@ -21,8 +21,8 @@ from training.calibration.calibrate import calibrate, rehearse
 from training.learners.boosting.probabilities import KNOTS, MIDDLES
 from training.learners.ebm.defaults import EbmDefaults
 from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
-from training.learners.ebm.model import Model
 from training.learners.ebm.noise import noise_of
+from training.learners.ebm.one_score import OneScore
 from training.learners.ebm.queries import BandCounts, BinCounts, LeafSums, SquareSum
 from training.learners.ebm.residuals import CLIP, GRID, SCORES, ClassResiduals, NumberResiduals
 from training.learners.ebm.splits import partition
@@ -443,7 +443,7 @@ def test_counts_by_class_and_score_mend_what_clipped_residuals_leave(monkeypatch
         return float(model.fit(table, np.where(rare, "yes", "no")).predict_proba(table)[:, 1].mean() / rare.mean())
 
     assert 0.8 < said() < 1.25
-    monkeypatch.setattr("training.learners.ebm.model.Model.place", lambda self, counts: None)
+    monkeypatch.setattr("training.learners.ebm.one_score.OneScore.place", lambda self, counts: None)
     assert said() < 0.75
 
 
@@ -478,7 +478,7 @@ def test_log_odds_bend_where_features_do_not_add_up(monkeypatch):
 
     bent, error = fitted()
     assert (len(bent.bends), bent.link) == (KNOTS.size + 2, 1 / SCORES)
-    monkeypatch.setattr("training.learners.ebm.model.Model.place", lambda self, counts: None)
+    monkeypatch.setattr("training.learners.ebm.one_score.OneScore.place", lambda self, counts: None)
     straight, unbent = fitted()
     assert straight.bends == ()
     assert error < unbent / 2
@@ -490,5 +490,5 @@ def test_weak_histograms_leave_the_declared_number_of_rows(unit, least, most):
     public, made = public_of("number", ADD, False), learner("number")
     settings = made.settings(public)
     counts = [np.full(feature.bins, 100 / feature.bins) for feature in public.features]
-    model = Model(public, settings, noise_of(public, Decimal(unit), settings), counts)
+    model = OneScore(public, settings, noise_of(public, Decimal(unit), settings), counts)
     assert least < model._rows() < most

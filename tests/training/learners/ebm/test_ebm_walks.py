@@ -13,8 +13,8 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import CategoricalFeature
 from training.learners.ebm.defaults import DOUBT, EbmDefaults, ebm_defaults
 from training.learners.ebm.ebm import DPEBMRegressor
-from training.learners.ebm.model import Model
 from training.learners.ebm.noise import noise_of
+from training.learners.ebm.one_score import OneScore
 from training.learners.ebm.residuals import GRID
 from training.rows.partitions.partition import TARGET_GRID
 from training.rows.schema.column_rules import Columns
@@ -30,14 +30,14 @@ def public_of(pure: bool = False) -> Public:
     return Public(features, "y", None, 20_000, Relation.ADD_REMOVE, budget, pure, target_range=(0.0, 1.0))
 
 
-def model_of(counts, pure: bool = False, **settings) -> Model:
+def model_of(counts, pure: bool = False, **settings) -> OneScore:
     public = public_of(pure)
     given = EbmDefaults(EPOCHS, 8, 0.4, 0.0, 0.025, spread=2.0, doubt=DOUBT)
     given = EbmDefaults(**{**given.__dict__, **settings})
-    return Model(public, given, noise_of(public, Decimal("0.1"), given), [np.asarray(counts, float)] * 2)
+    return OneScore(public, given, noise_of(public, Decimal("0.1"), given), [np.asarray(counts, float)] * 2)
 
 
-def walked(model: Model, target: float = 0.0, seed: int = 0) -> np.ndarray:
+def walked(model: OneScore, target: float = 0.0, seed: int = 0) -> np.ndarray:
     """The terms of the first feature, in half ranges, after sums of what is left of `target` in each row, and noise."""
     random, leaves = np.random.default_rng(seed), np.arange(len(TOWNS) + 2)
     deviation = model.noise.summing.event.deviation * GRID
