@@ -40,19 +40,22 @@ class ClassScores(Model):
         relation, norm = self.public.relation, self.noise.norm
         return ClassVectors(self._constant, lows, highs, self._clip, relation, norm, self.weighed)
 
-    def _start_sum(self) -> type[StartSum]:
+    def start_sum(self) -> type[StartSum]:
+        """Return what compares the chances of all classes."""
         return ClassSum
 
-    def _by_chance(self, scores: Floats) -> Floats:
+    def drawn_scores(self, scores: Floats) -> Floats:
+        """Return them times the mean length of a vector of residuals."""
         return np.asarray(scores * OF_CHANCE * sqrt(float(self._curved().sum())))
 
-    def _varying(self) -> Floats:
+    def varying(self) -> Floats:
+        """Return rows times the curvature of each class."""
         return self._rows() * self._curved()
 
     def _curved(self) -> Floats:
         return np.asarray(self._shares * (1 - self._shares) * self._mean_weight())
 
-    def _level(self, sums: Any) -> Floats:
+    def unshared(self, sums: Any) -> Floats:
         """Return sums less their mean over classes, which is 0 but for noise and rounding."""
         return np.asarray(sums - np.mean(sums, axis=-1, keepdims=True), np.float64)
 
@@ -67,7 +70,7 @@ class ClassScores(Model):
             self._clip = self.settings.clip
             return
         rows = self._rows() * weight + self._noise(self.noise.starting, worth)
-        shares = np.maximum(1 / classes + self._level(sums * worth) / rows, RARE / classes)
+        shares = np.maximum(1 / classes + self.unshared(sums * worth) / rows, RARE / classes)
         self._shares = shares / shares.sum()
         self._constant = np.rint(np.log(self._shares * classes) * SCORES).astype(np.int64)
         self._clip = self.settings.clip
@@ -80,7 +83,7 @@ class ClassScores(Model):
             self._shares = shares / shares.sum()
             if moves:
                 noise, curved = self._noise(self.noise.starting, worth), self._rows() * self._shares
-                moved = moved_by(self._level(sums * worth), curved, noise, OFF_LOGITS)
+                moved = moved_by(self.unshared(sums * worth), curved, noise, OFF_LOGITS)
                 self._constant = self._constant + np.rint(moved * SCORES).astype(np.int64)
 
     def level(self) -> None:
@@ -100,7 +103,7 @@ class ClassScores(Model):
             self._move(worth, sums)
             return
         rows = self._rows() * self._shares + self._noise(self.noise.starting, worth)
-        moved = -np.log1p(-np.clip(self._level(sums * worth) / rows, -MOST_LEFT, MOST_LEFT))
+        moved = -np.log1p(-np.clip(self.unshared(sums * worth) / rows, -MOST_LEFT, MOST_LEFT))
         self._constant = self._constant + np.rint(moved * SCORES).astype(np.int64)
 
     def slopes(self) -> SlopeSums:
@@ -125,7 +128,7 @@ class ClassScores(Model):
         slopes = self.slopes()
         self.steepen(slopes, session.release(slopes, self.noise.placing))
 
-    def _own(self, term: Integers) -> Integers:
+    def own_part(self, term: Integers) -> Integers:
         """Return a term less its mean over classes: what classes share changes no chance."""
         return np.asarray(term - np.rint(term.mean(axis=1)).astype(np.int64)[:, None])
 

@@ -121,21 +121,21 @@ class Model(ABC):
         worth = query.residuals.worth
         noise = self._noise(self.noise.scoring, worth) * query.sensitivity(self.public.relation) / GRID
         if isinstance(query, PairSums):
-            beyond, noises = gains_of(query.joints, self.counts, answers * worth, self._varying(), noise)
+            beyond, noises = gains_of(query.joints, self.counts, answers * worth, self.varying(), noise)
         else:
             chance = np.array([by_chance(joint, self.counts, self._rows()) for joint in query.joints])
-            beyond, noises = answers * worth - self._by_chance(chance), np.array(noise)
+            beyond, noises = answers * worth - self.drawn_scores(chance), np.array(noise)
         order, clear = clearest(beyond, noises, self.pairs.many)
         if answers.any():  # none are in a rehearsal, whose model has as many parts as any
             self._clear = clear
         return [query.joints[at].features for at in order]
 
     @abstractmethod
-    def _varying(self) -> Any:
+    def varying(self) -> Any:
         """Return the variance of a sum of all residuals, were they drawn by chance: (outputs,)."""
 
     @abstractmethod
-    def _by_chance(self, scores: Floats) -> Floats:
+    def drawn_scores(self, scores: Floats) -> Floats:
         """Return scores of pairs, of random numbers of a variance of 1, for residuals that are drawn by chance."""
 
     @property
@@ -157,7 +157,7 @@ class Model(ABC):
         return JointCounts(joint, self.noise.norm)
 
     @abstractmethod
-    def _start_sum(self) -> type[StartSum]:
+    def start_sum(self) -> type[StartSum]:
         """Return what asks how far rows go along with a public start."""
 
     def begin(self, start: Start) -> StartSum:
@@ -167,7 +167,7 @@ class Model(ABC):
         self._constant = constant.reshape(self._shape)[()]
         self._caution = caution(self.public)
         self._bound()
-        return self._start_sum()(tuple(self._terms), self._constant, self.noise.norm, self.public.relation)
+        return self.start_sum()(tuple(self._terms), self._constant, self.noise.norm, self.public.relation)
 
     def leave(self) -> None:
         """Leave the start: begin from its constant alone."""
@@ -183,17 +183,17 @@ class Model(ABC):
 
     def step(self, place: int, leaves: Integers, sums: Integers) -> None:
         """Add rate * sum / (h + ridge * noise) on every bin of a leaf, h being its noisy rows times curvature, with
-        the rate of `_rates`.
+        the rate of `rates_of`.
         """
         worth, rows = self._left.worth, np.maximum(self.counts[place], 0)
         noise = self._noise(self.noise.summing, worth)
         # the fewer pairs are learnt, the more and the finer steps each makes
         share = len(self.kept) / self.pairs.many if place in self.kept else 1.0
         inside = np.bincount(leaves, rows).astype(np.float64)
-        rates = self._caution * share * self._rates(inside, np.bincount(leaves), noise * sqrt(share))
+        rates = self._caution * share * self.rates_of(inside, np.bincount(leaves), noise * sqrt(share))
         h = np.multiply.outer(np.maximum(inside, 1), self._curved())
         gain = rates / (h + self.settings.ridge * sqrt(share) * noise)
-        moved = np.rint(gain * worth * self._level(sums.reshape(h.shape)) * self._grid)[leaves]
+        moved = np.rint(gain * worth * self.unshared(sums.reshape(h.shape)) * self._grid)[leaves]
         term = np.minimum(np.maximum(self._terms[place] + moved, -self._limit), self._limit).astype(np.int64)
         self._terms[place] = term  # a new array each time: rows know a term by its object
         self._lows[place], self._highs[place] = term.min(axis=0), term.max(axis=0)
@@ -205,11 +205,11 @@ class Model(ABC):
     def _curved(self) -> Any:
         """Return the curvature of the loss at the start, in the mean over rows: (outputs,)."""
 
-    def _rates(self, inside: Floats, bins: Integers, noise: float) -> Any:
+    def rates_of(self, inside: Floats, bins: Integers, noise: float) -> Any:
         """Return the rate of each leaf: the setting."""
         return self.settings.rate
 
-    def _level(self, sums: Any) -> Any:
+    def unshared(self, sums: Any) -> Any:
         """Return sums without what they cannot say."""
         return sums
 
@@ -229,14 +229,14 @@ class Model(ABC):
             self._give(place, joint)
         terms, constant = [], self._constant
         for whole, count in zip(self._terms, self.counts, strict=True):
-            term, rows, middle = self._own(whole), np.maximum(count, 0), np.zeros(self._shape, np.int64)
+            term, rows, middle = self.own_part(whole), np.maximum(count, 0), np.zeros(self._shape, np.int64)
             if rows.sum():
                 middle = np.rint(rows @ term / rows.sum()).astype(np.int64)
             terms.append((term - middle).tolist())
             constant = constant + middle
         return terms, constant
 
-    def _own(self, term: Integers) -> Integers:
+    def own_part(self, term: Integers) -> Integers:
         """Return a term without what changes no answer."""
         return term
 

@@ -49,13 +49,16 @@ class OneScore(Model):
             return NumberResiduals(constant, round(self._clip * TARGET_GRID), relation, norm)
         return ClassResiduals(constant, int(lows), int(highs), self._clip, relation, norm, self.weighed)
 
-    def _start_sum(self) -> type[StartSum]:
+    def start_sum(self) -> type[StartSum]:
+        """Return what compares chances, or numbers."""
         return NumberSum if self._number else ChanceSum
 
-    def _by_chance(self, scores: Floats) -> Floats:
+    def drawn_scores(self, scores: Floats) -> Floats:
+        """Return them times the mean size of a residual."""
         return scores * sqrt(2 / pi * self._curvature)
 
-    def _varying(self) -> list[float]:
+    def varying(self) -> list[float]:
+        """Return rows times curvature, or a number's clipped spread."""
         if not self._number:
             return [self._rows() * self._curvature]
         return [self._rows() * (self._clip / self.settings.spread if self.settings.spread else 1.0) ** 2]
@@ -136,7 +139,7 @@ class OneScore(Model):
         mean = max(max(float(squares[0]) / TARGET_GRID, noise) / self._rows(), LEAST**2)
         self._clip = max(LEAST, min(self._clip, self.settings.spread * sqrt(mean)))
 
-    def _rates(self, inside: Floats, bins: Integers, noise: float) -> Floats:
+    def rates_of(self, inside: Floats, bins: Integers, noise: float) -> Floats:
         """Return the rate of each leaf: the setting, and where there is `doubt` no more than so many full steps in all
         epochs together as the leaf's rows can be told to need (docs/privacy/ebm.md#steps-errors-edits-free): a leaf
         with fewer rows than `least` hardly moves, for the noise of its sums would add up to more than it has to say.

@@ -72,12 +72,12 @@ def test_values_with_many_rows_are_learnt_whole():
 
 def test_more_rows_go_further_and_doubt_holds_back():
     fine, one = model_of(np.zeros(22)), np.ones(60, np.int64)
-    rates = fine._rates(np.geomspace(10, 1e6, 60), one, 50.0)
+    rates = fine.rates_of(np.geomspace(10, 1e6, 60), one, 50.0)
     assert (np.diff(rates) >= 0).all()
     assert rates[0] < 1e-4
     assert rates[-1] == fine.settings.rate
-    assert (model_of(np.zeros(22), doubt=100.0)._rates(np.geomspace(10, 1e4, 60), one, 50.0) < rates).all()
-    assert (model_of(np.zeros(22), doubt=0.0)._rates(np.zeros(60), one, 50.0) == fine.settings.rate).all()
+    assert (model_of(np.zeros(22), doubt=100.0).rates_of(np.geomspace(10, 1e4, 60), one, 50.0) < rates).all()
+    assert (model_of(np.zeros(22), doubt=0.0).rates_of(np.zeros(60), one, 50.0) == fine.settings.rate).all()
 
 
 def test_numbers_are_doubted_by_the_rule_and_classes_have_their_ridge():
