@@ -33,7 +33,6 @@ from dpserve.types import (
     ProfileFields,
     QueryFields,
     Record,
-    ScheduleFields,
 )
 
 URL = "http://127.0.0.1:3000"
@@ -257,31 +256,6 @@ class Client(Operations):
         it.
         """
         return self._get(numbered_path("/v1/answers", number), **({} if select is None else {"select": select}))
-
-    # Schedules: scope train, on the dataset
-
-    def schedules(self) -> list[Json]:
-        """Return the token's own schedules, and those on datasets that it audits or is steward of, with how many runs
-        more the budgets admit, and `until` when: `alone` without a new block, `fed` with one a period (None: for good).
-        """
-        return list(self._get("/v1/schedules")["schedules"])
-
-    def add_schedule(self, name: str, dataset: str, epsilon: Number, **more: Unpack[ScheduleFields]) -> Json:
-        """Ask for the same job once `every` hour, day or week, as long as it is admitted. Nothing is spent now.
-
-        Args:
-            name: The schedule's.
-            dataset: What the job reads.
-            epsilon: Of each job.
-            more: `every` (hour, day or week), `start`, and as for `submit`: `learner`, `delta`, `parameters`, `model`,
-                `target`, `promote`, `blocks` and `evaluate`; `dry_run`: only tell how long it could be kept.
-        """
-        body = request_body(name=name, dataset=dataset, epsilon=epsilon, **more)
-        return self._change("POST", "/v1/schedules", body)
-
-    def remove_schedule(self, name: str) -> Json:
-        """Forget one; what it asked for before stays."""
-        return self._change("DELETE", f"/v1/schedules/{segment('schedule', name)}")
 
     # Models: scope predict; reading with any, on the model
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NotRequired, TypedDict, cast
+from typing import Any, Literal, NotRequired, TypedDict, Unpack, cast
 
 from dpserve.ledger_reader import LedgerReader
 from dpserve.transport import request_body, segment
-from dpserve.types import Number
+from dpserve.types import Json, Number, ScheduleFields
 
 
 class Total(TypedDict):
@@ -140,6 +140,27 @@ class TokenList(TypedDict):
 
 class Operations(LedgerReader):
     """A service that is asked over `ask`: one method for each operation."""
+
+    def list_schedules(self, *, q: str | None = None, after: str | None = None, limit: int | None = None) -> Json:
+        """List schedules: your own, and those on datasets that you audit or are steward of.
+
+        Scope: train or audit or steward.
+        """
+        return self.ask("GET", "/v1/schedules", query={"q": q, "after": after, "limit": limit})
+
+    def add_schedule(self, name: str, dataset: str, epsilon: Number, **more: Unpack[ScheduleFields]) -> Json:
+        """Begin a schedule, whose job must be admitted now; nothing is spent. It ends with the token that asks.
+
+        Scope: train.
+        """
+        return self.ask("POST", "/v1/schedules", request_body(name=name, dataset=dataset, epsilon=epsilon, **more))
+
+    def remove_schedule(self, schedule: str) -> Json:
+        """Remove a schedule; the jobs that it submitted stay.
+
+        Scope: train or steward.
+        """
+        return self.ask("DELETE", f"/v1/schedules/{segment('schedule', schedule)}")
 
     def change_budget(self, name: str, reason: str, epsilon: str) -> Total:
         """Change the total of a dataset's family, by an entry with a reason; what was spent stays spent.

@@ -19,7 +19,8 @@ from accountant.system import extensions
 from serving.http.connections import Connections
 from serving.http.rights import NOTHING
 from serving.http.routes import Door, Doors
-from serving.operations import datasets, edits, grants, notes, placing, totals
+from serving.operations import datasets, edits, grants, notes, placing, schedules, totals
+from serving.operations import jobs as job_operations
 from serving.operations import ledger as ledger_operations
 from serving.operations.doors import doors
 from serving.pages.all import PAGES
@@ -39,7 +40,6 @@ from serving.rest import (
     models,
     operations,
     profiles,
-    schedules,
     v2,
 )
 from serving.rest.openapi import openapi
@@ -54,13 +54,14 @@ DOORS: tuple[Door, ...] = (
     *doors(*placing.OPERATIONS),
     *doors(*edits.OPERATIONS),
     *v2.DOORS,
+    *doors(*job_operations.OPERATIONS),
     *jobs.DOORS,
     *doors(*datasets.OPERATIONS),
     *chain(*extensions.load("doors")),
     *measurements.DOORS,
     *profiles.DOORS,
     *drafts.DOORS,
-    *schedules.DOORS,
+    *doors(*schedules.OPERATIONS),
     *doors(*totals.OPERATIONS),
     *learners.DOORS,
     *doors(*notes.OPERATIONS),

@@ -266,9 +266,9 @@ serving/cli: dpserve_verify(. audit certificates formats keys log privacy system
     training(datasets/drafts jobs learners planning requests) serving(cli/backends cli/backends/home
     cli/backends/server . operations pages/parts process process/config process/watch process/workers wire)
 serving/cli/backends: dpserve_verify(. system) accountant(access system)
-serving/cli/backends/home: dpserve_verify(. audit certificates keys log) accountant(. access audit certificates home
-    ledger ledger/families log system) models(store worth) training(jobs kinds planning requests) serving(cli/backends
-    operations process/watch wire)
+serving/cli/backends/home: dpserve_verify(. audit certificates keys log) accountant(access audit certificates home
+    ledger ledger/families log system) models(store worth) training(jobs kinds requests) serving(cli/backends operations
+    process/watch wire)
 serving/cli/backends/server: dpserve_verify(. audit certificates keys log system) accountant(. audit certificates
     system) models(answers features profile store worth) training(datasets measuring/profile requests rows/tables)
     serving(cli/backends operations wire) dpserve(.)
@@ -280,24 +280,24 @@ serving/cli/released: dpserve_verify(. certificates system) accountant(system) m
 serving/http: dpserve_verify(. formats) accountant(. access home ledger/families system) training(planning)
     serving(process process/config process/watch wire)
 serving/operations: dpserve_verify(. entries privacy) accountant(. access home ledger ledger/families log store system)
-    models(edit explain features forms parts store) training(finish planning requests) serving(http process rest wire)
-    dpserve(.)
+    models(edit explain features forms parts store) training(finish planning requests) serving(http process
+    process/watch rest wire) dpserve(.)
 serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. access audit certificates home keys
     ledger ledger/families log store system) models(answers edit explain features parts profile store worth)
-    training(datasets datasets/drafts jobs kinds learners measuring/profile outside planning replay
+    training(datasets datasets/drafts kinds learners measuring/profile outside planning replay
     requests rows/schema) serving(http operations pages/parts process process/config process/watch rest wire)
 serving/pages/parts: dpserve_verify(. entries formats log privacy) accountant(. access home ledger ledger/families store
     system) models(explain features forms worth) training(learners) serving(http process wire)
 serving/process: dpserve_verify(. certificates formats keys system) accountant(. access home keys ledger) models(store)
     serving(process/config process/watch process/workers wire)
 serving/process/config: dpserve_verify(. formats privacy system) accountant(access home system) serving(wire)
-serving/process/watch: dpserve_verify(. audit certificates log system) accountant(audit home ledger ledger/families)
+serving/process/watch: dpserve_verify(. audit certificates log system) accountant(. audit home ledger ledger/families)
     models(store worth) serving(process/config wire)
 serving/process/workers: dpserve_verify(.) accountant(home system) serving(process/config process/watch)
 serving/rest: dpserve_verify(. certificates formats log privacy) accountant(. access certificates home ledger
     ledger/families system) models(explain features onnx parts store worth) training(datasets datasets/drafts jobs kinds
-    measuring/profile measuring/worth outside planning replay requests rows/schema) serving(http process process/config
-    process/watch wire)
+    measuring/profile outside planning replay requests rows/schema) serving(http process process/config process/watch
+    wire)
 serving/wire: dpserve_verify(. formats system) accountant(. system) models(features)
 dpserve: dpserve_verify(. audit certificates keys log)
 dpserve_cluster: dpserve_verify(.) accountant(. system) models(. features) training(rows rows/partitions rows/schema

@@ -11,6 +11,8 @@ from accountant.ledger.families.left import left_words
 from serving.cli.backend import backend
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, align_columns, note_more, show, show_progress
+from serving.operations import jobs as operations
+from serving.operations.jobs import MAX_LISTED
 from training.learners.job_words import STATES, closing, state_words
 
 Number = Annotated[int, typer.Argument(help="The job's number.", min=0)]
@@ -30,7 +32,13 @@ def list_jobs(
     dpserve job list --dataset adult --state done
     """
     states = {words: name for name, words in STATES.items()}
-    body = backend().jobs.list_page(dataset, states.get(state or "", state), after, limit)
+    body: dict[str, Any] = {"jobs": [], "next": after}
+    while True:
+        most, of = min(limit - len(body["jobs"]), MAX_LISTED), states.get(state or "", state)
+        page = backend().ask(operations.list_jobs, dataset=dataset, state=of, after=body["next"], limit=most)
+        body = {**page, "jobs": [*body["jobs"], *page["jobs"]]}
+        if page["next"] is None or len(body["jobs"]) >= limit:
+            break
     lines = [{**line, "state": state_words(line)} for line in body["jobs"]]
     rows = [tuple(line[name] for name in COLUMNS) for line in lines]
     show(json, body, align_columns([tuple(name.upper() for name in COLUMNS), *rows]))
@@ -43,7 +51,7 @@ def show_job(number: Number, json: Json = False) -> None:
     \b
     dpserve job show 12
     """
-    body = backend().jobs.get(number)
+    body = backend().ask(operations.show_job, job=number)
     show(json, body, _text(body))
 
 
@@ -66,7 +74,7 @@ def cancel(number: Number, json: Json = False) -> None:
     \b
     dpserve job cancel 12
     """
-    body = backend().jobs.cancel(number)
+    body = backend().ask(operations.cancel_job, job=number)
     show(json, body, _text(body))
 
 

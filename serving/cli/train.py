@@ -13,6 +13,7 @@ from models.worth.words import short_worth
 from serving.cli.backend import backend
 from serving.cli.requests import parse_tuning, takes_request
 from serving.cli.terminal import Json, Verbose, align_columns, show, show_busy, show_progress
+from serving.operations.jobs import plan_job
 from training.learners.job_words import STATES, closing, short_reason
 from training.requests import JobRequest
 
@@ -29,7 +30,7 @@ def plan(asked: JobRequest, verbose: Verbose = False, json: Json = False) -> Non
     dpserve plan adult --epsilon 0.5 --evaluate 0.25
     """
     with show_busy("pricing"):
-        body = backend().jobs.plan(asked.to_json())
+        body = backend().ask(plan_job, body=asked)
     then = body.get("evaluation")
     champion = body["becomes"] == "champion"
     becomes = "which answers to that name at once" if champion else "a candidate: dpserve model promote chooses it"
@@ -184,7 +185,7 @@ def tune(
     """
     asked = replace(asked, tuning=parse_tuning(grid, runs))
     if plan:
-        body = backend().jobs.plan(asked.to_json())
+        body = backend().ask(plan_job, body=asked)
         return show(json, body, _tuning_plan_text(body))
     body = _run_job(asked, f"tuning {asked.learner} on {asked.dataset}")
     show(json, body, _tuning_text(body))

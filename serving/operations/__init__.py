@@ -1,9 +1,9 @@
 """Operations: functions of a caller, each stated once for every door.
 
 A function becomes an `Operation` by its declaration: method, path, scopes. Its parameters say where they come from: a
-name in the path, `body` a request, `part` a part of a list, any other one the query; its answer is an `Answer`. The
-REST door with its schemas (`serving.operations.doors`), both backends of the command line (`at_home`, `to_request`),
-the description, the table of rights and the trail follow from that.
+name in the path, `body` a request, `part` a part of a list, any other one the query; its answer is an `Answer`, or JSON
+of a shape that has a name. The REST door with its schemas (`serving.operations.doors`), both backends of the command
+line (`at_home`, `to_request`), the description, the table of rights and the trail follow from that.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_type_hints
 
 from serving.http import rights
+from serving.http.rights import DatasetOf
 from serving.operations.answers import Body, ToJson, read_answer
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ Scopes = tuple[str, ...]
 @dataclass(frozen=True)
 class Caller:
     """Who asks for an operation, in which home, with which rights. `token`: the entry that made the caller's token;
-    None at the command line, where `by` may say who decides in the user's place. `find`: how a server finds a
-    verified model.
+    None at the command line, where `by` may say who decides in the user's place. `find`, `dataset_of`: how a server
+    finds a verified model, and the dataset of one; None: in the home's files.
     """
 
     home: Home
@@ -40,6 +41,7 @@ class Caller:
     token: int | None = None
     by: str | None = None
     find: Callable[[str], Served] | None = None
+    dataset_of: DatasetOf | None = None
 
     def model(self, reference: str) -> Served | OpenedModel:
         """Return a verified model, as the server holds it or from the files of the home. Raises UnknownName, or the
@@ -59,6 +61,10 @@ class Caller:
         """Return who asks, as entries name them."""
         return self.by or self.rights.principal
 
+    def require_model(self, scopes: Scopes, reference: str) -> None:
+        """Raise Forbidden unless one of `scopes` is held on a model, or on the dataset that it was trained on."""
+        rights.require_model(self.rights, self.dataset_of or partial(trained_on, self.home), scopes, reference)
+
 
 @dataclass(frozen=True)
 class Operation(Generic[P, A]):
@@ -75,6 +81,7 @@ class Operation(Generic[P, A]):
         is_repeatable: Whether asking twice does no more than asking once.
         needs_prices: Whether privacy is priced on the way, in the caller's turn.
         has_archive: Whether the list that it gives a part of leaves out what is archived, unless that is asked for.
+        counts_refusals: Whether a server counts what a budget refuses of it, and notes the body's dataset in its trail.
     """
 
     function: Callable[Concatenate[Caller, P], A]
@@ -87,6 +94,7 @@ class Operation(Generic[P, A]):
     is_repeatable: bool = False
     needs_prices: bool = False
     has_archive: bool = False
+    counts_refusals: bool = False
 
     @cached_property
     def parameters(self) -> Mapping[str, Any]:

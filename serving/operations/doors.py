@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 from inspect import Parameter, cleandoc, signature
 from typing import Any
@@ -11,10 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from serving.http.routes import Answer, Door, access, caller, in_thread, path_number, state, with_prices
-from serving.operations import Caller, Operation
+from serving.operations import A, Caller, Operation, P
 from serving.operations.answers import SHAPE, answer_to_json, schema_of, without_null
 from serving.process.registry import Served
 from serving.process.state import ServingState
+from serving.process.watch.metrics import counting_refusals
 from serving.rest import json_schemas
 from serving.wire import lists
 from serving.wire.errors import json_response
@@ -29,16 +32,17 @@ def doors(*operations: Operation[Any, Any]) -> tuple[Door, ...]:
 
 def _door(asked: Operation[Any, Any]) -> Door:
     part = {} if "part" not in asked.parameters else lists.ARCHIVED if asked.has_archive else lists.PART
+    query = {name: _field(asked, name) for name in asked.query}
     return Door(
         asked.method,
         asked.path,
         asked.scopes,
-        _answering(asked),
+        _answering(asked, query),
         cleandoc(asked.function.__doc__ or "").partition("\n\n")[0].replace("\n", " ").removesuffix("."),
         status=asked.status,
         takes=json_schema(asked.parameters["body"]) if "body" in asked.parameters else None,
         gives=_in_full(schema_of(asked.answer)),
-        query={**part, **{name.rstrip("_"): _field(asked, name) for name in asked.query}},
+        query={**part, **{name.rstrip("_"): field for name, field in query.items()}},
         errors=asked.errors,
         on=asked.on,
         operation=asked,
@@ -61,29 +65,22 @@ def _in_full(schema: Any) -> Any:
     return {**named, **{word: _in_full(value) for word, value in schema.items() if word != SHAPE}}
 
 
-def _answering(asked: Operation[Any, Any]) -> Answer:
+def _answering(asked: Operation[Any, Any], query: Mapping[str, Any]) -> Answer:
     async def answer(request: Request) -> Response:
-        values = await _values(asked, request)
-        who = caller_of(request)
+        values = await _values(asked, query, request)
         run = partial(with_prices, request) if asked.needs_prices else in_thread
-        done = await run(lambda: answer_to_json(asked.function(who, **values)))
-        return json_response(done, 200 if getattr(values.get("body"), "dry_run", False) else asked.status)
+        done = await run(lambda: answer_to_json(serve(asked, caller_of(request), **values)))
+        headers = {"Location": f"/v1/jobs/{done['job']}"} if asked.status == 202 else {}
+        return json_response(done, 200 if getattr(values.get("body"), "dry_run", False) else asked.status, headers)
 
     return answer
-
-
-def _read(request: Request, name: str, schema: dict[str, Any]) -> int | str | None:
-    """Read a field of the query as its schema says: a whole number or a text; None where it is left out."""
-    if schema.get("type") != "integer":
-        return query_text(request, name)
-    number = query_int(request, name, None if "required" in schema else -1, schema["minimum"])
-    return None if number < 0 else number
 
 
 def caller_of(request: Request) -> Caller:
     """Return who asks over HTTP, whose models the server finds."""
     serving = state(request)
-    return Caller(serving.home, access(request), caller(request).created, find=partial(_find, serving))
+    find, dataset_of = partial(_find, serving), serving.registry.dataset_of
+    return Caller(serving.home, access(request), caller(request).created, find=find, dataset_of=dataset_of)
 
 
 def _find(serving: ServingState, reference: str) -> Served:
@@ -92,18 +89,28 @@ def _find(serving: ServingState, reference: str) -> Served:
     return serving.registry.get(reference)
 
 
-async def _values(asked: Operation[Any, Any], request: Request) -> dict[str, Any]:
+def serve(asked: Operation[P, A], who: Caller, *arguments: P.args, **values: P.kwargs) -> A:
+    """Do what an operation says, at a server, whose doors look at rights before."""
+    body: Any = values.get("body")
+    with counting_refusals(body.dataset) if asked.counts_refusals else nullcontext():
+        return asked.function(who, *arguments, **values)
+
+
+async def _values(asked: Operation[Any, Any], query: Mapping[str, Any], request: Request) -> dict[str, Any]:
     """Read what the request says of each parameter. InputError for what it should not say."""
     values: dict[str, Any] = {}
     for name in re.findall(r"{(\w+)}", asked.path):
         values[name] = path_number(request, name) if asked.parameters[name] is int else request.path_params[name]
-    query = {name: name.rstrip("_") for name in asked.query}
+    words = [name.rstrip("_") for name in query]
     if "part" in asked.parameters:
-        values["part"] = lists.part_of(request, *query.values(), *(["archived"] if asked.has_archive else []))
+        values["part"] = lists.part_of(request, *words, *(["archived"] if asked.has_archive else []))
     else:
-        known_query(request, *query.values())
-    values |= {name: _read(request, word, _field(asked, name)) for name, word in query.items()}
-    values = {name: value for name, value in values.items() if value is not None}
+        known_query(request, *words)
+    for (name, about), word in zip(query.items(), words, strict=True):
+        if word in request.query_params or "required" in about:
+            bounds = (about[bound] for bound in ("minimum", "maximum") if bound in about)
+            is_number = about.get("type") == "integer"
+            values[name] = query_int(request, word, None, *bounds) if is_number else query_text(request, word)
     if "body" in asked.parameters:
         values["body"] = asked.parameters["body"].of(await json_body(request))
     return values

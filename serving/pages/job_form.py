@@ -24,10 +24,12 @@ from accountant.ledger.learner_admissions import OUTSIDE, VOUCHED
 from dpserve_verify.errors import InputError
 from models.features.reading import READING
 from serving.http.routes import in_thread
+from serving.operations import Caller
+from serving.operations.doors import serve
+from serving.operations.jobs import plan_job, submit_job
 from serving.pages.datasets import every_dataset
 from serving.pages.parts.blocks import windows
 from serving.pages.parts.commands import job_command
-from serving.rest.jobs import price_job, reserve_job
 from serving.wire.errors import TakesTooLong, status_of
 from training.learners.docs import learners_to_json
 from training.planning.plans import fitting_learners
@@ -187,7 +189,7 @@ def _price(home: Home, form: Form, rights: Access) -> dict[str, Any]:
     targets = home.ledger.dataset(form["dataset"]).registration.targets
     if targets and not form["target"]:
         raise InputError(f"Choose a target: {', '.join(targets)}.")
-    plan = price_job(home, JobRequest.of(form.body), rights)
+    plan = serve(plan_job, Caller(home, rights), body=JobRequest.of(form.body))
     before = home.ledger.dataset(form["dataset"], rights.principal, blocks=form["blocks"] or None)
     now = describe_budget(before, Decimal(plan["delta"]))
     used, after = 1 - float(now["left"]["share"]), 1 - float(plan["left"]["share"])
@@ -218,7 +220,8 @@ def send(home: Home, form: Form, priced: str, key: str, rights: Access) -> Sent:
     try:
         if priced != form.digest:
             return Sent(None, key or uuid.uuid4().hex, 409, STALE)
-        return Sent(reserve_job(home, JobRequest.of({**form.body, "idempotency_key": key or None}), rights)["job"])
+        asked = JobRequest.of({**form.body, "idempotency_key": key or None})
+        return Sent(serve(submit_job, Caller(home, rights), body=asked)["job"])
     except IdempotencyConflict as error:
         return Sent(None, uuid.uuid4().hex, status_of(error), SENT)
     except BudgetRefused as refused:

@@ -25,10 +25,11 @@ from models.profile import report
 from models.store.versions import versions_by_entry
 from serving.http.rights import JOBS, LISTED, NAMED, READS, seen_datasets
 from serving.http.routes import Door, access, in_thread, job_number, state, with_prices
+from serving.operations.doors import caller_of
+from serving.operations.jobs import cancel_job
 from serving.pages.datasets import every_dataset
 from serving.pages.job_form import Form, price_of, send, view
 from serving.pages.parts.ui import form_fields, page, see_other
-from serving.rest.jobs import cancel_reservation
 from serving.wire import lists
 from serving.wire.request_bodies import known_query, query_int
 from training.kinds.registry import stated_steps
@@ -135,7 +136,7 @@ async def cancel(request: Request) -> Response:
     """Cancel a job that has not started."""
     await form_fields(request)
     seq = job_number(request)
-    await in_thread(cancel_reservation, state(request).home, seq)
+    await in_thread(cancel_job.function, caller_of(request), seq)
     return see_other(f"/ui/jobs/{seq}")
 
 

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.access.grants import Access
-from accountant.home import Home
 from accountant.ledger.schedules import PERIODS
 from dpserve_verify.errors import DpserveError
 from serving.http.rights import LISTED, NAMED
-from serving.http.routes import Door, access, caller, require_dataset, state, with_prices
+from serving.http.routes import Door, require_dataset, with_prices
+from serving.operations import Caller
+from serving.operations.doors import caller_of
+from serving.operations.schedules import add_schedule, remove_schedule
+from serving.operations.schedules import list_schedules as find_schedules
 from serving.pages.datasets import every_dataset
 from serving.pages.job_form import body_of
 from serving.pages.parts.ui import form_fields, page, see_other
-from serving.rest.jobs import require_named
-from serving.rest.schedules import add_schedule, visible_schedules
 from serving.wire import lists
 from serving.wire.errors import status_of
 from serving.wire.list_parts import Part
-from training.jobs.schedule import remove_as
 from training.requests import ScheduleRequest
 from training.requests.base import request_fields
 
@@ -40,8 +38,8 @@ async def list_schedules(request: Request) -> Response:
     """
     form, part = lists.form_of(request), lists.page_part(request, *FIELDS)
     if form is not None:
-        schedules, _ = await with_prices(request, visible_schedules, state(request).home, access(request), part)
-        return lists.as_file(form, "schedules", COLUMNS, schedules)
+        page_of = await with_prices(request, find_schedules.function, caller_of(request), part)
+        return lists.as_file(form, "schedules", COLUMNS, page_of["schedules"])
     typed = {name: request.query_params.get(name, "").strip() for name in FIELDS}
     wants_preview = bool(typed["name"] and typed["dataset"] and typed["epsilon"])
     return await _page(request, typed, part, preview=wants_preview)
@@ -54,15 +52,13 @@ async def _page(
     preview: bool = False,
     problem: DpserveError | None = None,
 ) -> Response:
-    home, rights, previewed = state(request).home, access(request), None
+    who, previewed = caller_of(request), None
     if preview:
         try:
-            wanted = _request(typed, dry_run=True)
-            await require_named(request, wanted)
-            previewed = await with_prices(request, add_schedule, home, wanted, rights, caller(request).created)
+            previewed = await with_prices(request, add_schedule.function, who, _request(typed, dry_run=True))
         except DpserveError as error:
             problem = error
-    context = await with_prices(request, _context, home, rights, part)
+    context = await with_prices(request, _context, who, part)
     status = 200 if problem is None else status_of(problem)
     message = "" if problem is None else problem.message
     return page(
@@ -71,16 +67,16 @@ async def _page(
     )  # fmt: skip
 
 
-def _context(home: Home, rights: Access, part: Part) -> dict[str, Any]:
-    lines, following = visible_schedules(home, rights, part)
-    for line in lines:
+def _context(who: Caller, part: Part) -> dict[str, Any]:
+    listed, rights = find_schedules.function(who, part), who.rights
+    for line in listed["schedules"]:
         line["removable"] = rights.owns(line["by"]) or rights.may("steward", dataset=line["dataset"])
-    names = [dataset.registration.name for dataset in every_dataset(home)]
+    names = [dataset.registration.name for dataset in every_dataset(who.home)]
     return {
-        "schedules": lines,
+        "schedules": listed["schedules"],
         "datasets": [name for name in names if rights.may("train", dataset=name)],
         "asked": part.q,
-        "pager": lists.pager("/ui/schedules", part, following),
+        "pager": lists.pager("/ui/schedules", part, listed["next"]),
     }
 
 
@@ -93,9 +89,7 @@ async def begin(request: Request) -> Response:
     typed = {name: value.strip() for name, value in (await form_fields(request, *FIELDS)).items()}
     await require_dataset(request, ("train",), typed["dataset"])
     try:
-        wanted = _request(typed)
-        rights = await require_named(request, wanted)
-        await with_prices(request, add_schedule, state(request).home, wanted, rights, caller(request).created)
+        await with_prices(request, add_schedule.function, caller_of(request), _request(typed))
     except DpserveError as error:
         return await _page(request, typed, Part(limit=lists.ON_A_PAGE), problem=error)
     return see_other("/ui/schedules")
@@ -105,7 +99,7 @@ async def remove(request: Request) -> Response:
     """Forget one."""
     await form_fields(request)
     name = request.path_params["schedule"]
-    await with_prices(request, partial(remove_as, state(request).home, name, access(request)))
+    await with_prices(request, remove_schedule.function, caller_of(request), name)
     return see_other("/ui/schedules")
 
 

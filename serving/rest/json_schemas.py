@@ -5,16 +5,15 @@ An object may gain fields later, so none is closed to more; what is `required` s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from accountant.ledger.families.records import State
-from dpserve_verify.errors import DpserveError
+from accountant.ledger.schedules import PERIODS
 from dpserve_verify.privacy.budget import Relation
 from models.features.notes import KINDS
 from models.store.standing import Standing
 from models.worth.judging import OUTCOMES
-from serving.wire.errors import HTTP_CODES, status_of
 from serving.wire.field_words import in_words
 
 Shape = Mapping[str, Any]
@@ -257,6 +256,25 @@ JOB = record(
 )  # fmt: skip
 JOBS = record({"jobs": array(JOB), "next": maybe(COUNT)})
 
+# Schedules
+
+SCHEDULE = record(
+    {
+        "name": TEXT, "every": {"enum": [*PERIODS]}, "since": COUNT, "by": TEXT, "dataset": TEXT, "learner": TEXT,
+        "epsilon": DECIMAL, "last": maybe(record({"period": COUNT, "job": COUNT})), "stopped": maybe(TEXT),
+        "alone": COUNT, "fed": maybe(COUNT), "until": DATE, "fed_until": maybe(DATE), "problem": PROBLEM,
+    },
+    {
+        "delta": DECIMAL, "model": TEXT, "target": TEXT, "blocks": TEXT, "promote": TRUTH, "evaluate": DECIMAL,
+        "public": TEXT, "parameters": ANY_OBJECT,
+    },
+    says="`alone`: how many more runs the budgets admit if no block comes, `until`: the day on which one is refused "
+    "then; `fed`, `fed_until`: the same with a new block each period, null: for as long as that goes on; `since`: "
+    "seconds since 1970; `stopped`: why it is asked no more",
+)  # fmt: skip
+SCHEDULES = record({"schedules": array(SCHEDULE), "next": NEXT})
+REMOVED = record({"name": TEXT, "removed": {"const": True}})
+
 # Models
 
 CERTIFICATE = record(
@@ -472,24 +490,3 @@ DETAILS: Mapping[str, Shape] = {"budget_refused": REFUSED, "record_invalid": MIS
 PROTOCOL_ERROR = record(
     {"error": TEXT, "code": TEXT, "details": ANY_OBJECT}, says="the open inference protocol's: `error` is the message"
 )
-
-
-def error(codes: Sequence[str]) -> Shape:
-    """Return the schema of an error answer with one of these codes."""
-    details = {code: DETAILS.get(code, ANY_OBJECT) for code in codes}
-    forms = (record({"code": {"const": code}, "message": TEXT, "details": shape}) for code, shape in details.items())
-    return record({"error": either(*forms)})
-
-
-def codes() -> dict[int, list[str]]:
-    """Return all error codes by HTTP status."""
-    by_status: dict[int, set[str]] = {status: {code} for status, code in HTTP_CODES.items()}
-    for kind in _errors(DpserveError):
-        by_status.setdefault(status_of(kind("")), set()).add(kind.code)
-    return {status: sorted(by_status[status]) for status in sorted(by_status)}
-
-
-def _errors(kind: type[DpserveError]) -> Iterable[type[DpserveError]]:
-    yield kind
-    for below in kind.__subclasses__():
-        yield from _errors(below)

@@ -18,8 +18,8 @@ from dpserve_verify.privacy.budget import check_key
 from serving.http.rights import NAMED, READS, hide_name, require_model
 from serving.http.routes import Door, access, in_thread, job_number, require_dataset, state, with_prices
 from serving.process.prices import run_for_request
+from serving.process.watch.metrics import counting_refusals
 from serving.rest import json_schemas
-from serving.rest.jobs import counting_refusals
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import json_body, known_query, query_text
 from training.jobs import measured

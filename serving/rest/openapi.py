@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
+from dpserve_verify.errors import DpserveError
 from serving.http.routes import PROTOCOL, Door
 from serving.rest import json_schemas
+from serving.wire.errors import HTTP_CODES, status_of
 from serving.wire.field_words import in_words
 
 VERSION = "3.1.0"  # from 3.1 on a schema is a JSON Schema, which the shapes are
@@ -132,15 +134,38 @@ def statuses(door: Door) -> list[int]:
     possible |= {408, 413, 415} if door.takes is not None or door.also else set()
     changes = door.method != "GET" and "predict" not in door.scopes
     possible |= {409} if changes else {422} if door.takes is not None else set()
-    return sorted(possible & json_schemas.codes().keys())
+    return sorted(possible & codes().keys())
 
 
 def _error_schemas() -> dict[str, Any]:
     """Return an error schema for each status, with its codes, and one for all of them."""
-    codes: Mapping[int, Sequence[str]] = json_schemas.codes()
-    schemas = {f"Error{status}": json_schemas.error(names) for status, names in codes.items()}
+    schemas = {f"Error{status}": _error(names) for status, names in codes().items()}
     return {
         "Error": {"anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in schemas]},
         PROTOCOL_ERROR: json_schemas.PROTOCOL_ERROR,
         **schemas,
     }
+
+
+def _error(codes: Sequence[str]) -> json_schemas.Shape:
+    """Return the schema of an error answer with one of these codes."""
+    details = {code: json_schemas.DETAILS.get(code, json_schemas.ANY_OBJECT) for code in codes}
+    forms = (
+        json_schemas.record({"code": {"const": code}, "message": json_schemas.TEXT, "details": shape})
+        for code, shape in details.items()
+    )
+    return json_schemas.record({"error": json_schemas.either(*forms)})
+
+
+def codes() -> dict[int, list[str]]:
+    """Return all error codes by HTTP status."""
+    by_status: dict[int, set[str]] = {status: {code} for status, code in HTTP_CODES.items()}
+    for kind in _errors(DpserveError):
+        by_status.setdefault(status_of(kind("")), set()).add(kind.code)
+    return {status: sorted(by_status[status]) for status in sorted(by_status)}
+
+
+def _errors(kind: type[DpserveError]) -> Iterable[type[DpserveError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _errors(below)

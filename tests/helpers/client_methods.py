@@ -13,6 +13,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from dpserve import types
 from serving.app import DOORS
 from serving.operations import Operation
 from serving.operations.answers import Answer
@@ -25,11 +26,11 @@ HEAD = '''"""What a service is asked by its operations. Made from them: `python 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NotRequired, TypedDict, cast
+from typing import Any, Literal, NotRequired, TypedDict, Unpack, cast
 
 from dpserve.ledger_reader import LedgerReader
 from dpserve.transport import request_body, segment
-from dpserve.types import Number
+from dpserve.types import {types}
 
 
 '''
@@ -48,6 +49,11 @@ BY_HAND: Mapping[str, Callable[..., Any]] = {
     "promote_model": lambda service, name, version, reason, **flags: service.promote(name, version, reason, **flags),
     "retire_model": lambda service, name, reason: service.retire(name, reason),
     "restore_model": lambda service, name, reason: service.restore(name, reason),
+    "submit_job": lambda service, **body: service.submit(**body),
+    "plan_job": lambda service, **body: service.plan(**body),
+    "list_jobs": lambda service, **query: service.page_of_jobs(**query),
+    "show_job": lambda service, job: service.job(job),
+    "cancel_job": lambda service, job: service.cancel(job),
 }  # what `dpserve.Client` asks by methods of its own, whose values have more than the JSON
 PART = {"q": "str | None", "after": "str | None", "limit": "int | None"}
 
@@ -58,7 +64,9 @@ def written() -> str:
     asked = [door.operation for door in DOORS if door.operation is not None]
     methods = [_method(each, answers) for each in asked if each.function.__name__ not in BY_HAND]
     about = '"""A service that is asked over `ask`: one method for each operation."""'
-    text = HEAD + "".join(answers.values()) + f"class Operations(LedgerReader):\n    {about}\n\n" + "".join(methods)
+    unpacked = {name for method in methods for name in re.findall(r"Unpack\[(\w+)\]", method)}
+    head = HEAD.format(types=", ".join(sorted({"Json", "Number", *unpacked})))
+    text = head + "".join(answers.values()) + f"class Operations(LedgerReader):\n    {about}\n\n" + "".join(methods)
     ruff = [sys.executable, "-m", "ruff", "format", "--config", str(FILE.parents[1] / "pyproject.toml"), "-"]
     return subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
 
@@ -70,27 +78,38 @@ def _method(asked: Operation[..., Any], answers: dict[str, str]) -> str:
         is_number = asked.parameters[name] is int
         parameters.append(f"{name}: {'int' if is_number else 'str'}")
         path = path.replace(f"{{{name}}}", f"{{{name}:d}}" if is_number else f'{{segment("{kind}", {name})}}')
-    optional = []
-    for field in request_fields(asked.parameters["body"]) if "body" in asked.parameters else ():
+    optional, body = [], asked.parameters.get("body")
+    fields_of_body = () if body is None else request_fields(body)
+    more = "" if body is None else body.__name__.replace("Request", "Fields")
+    if hasattr(types, more):  # its own fields stand first, before those of the request that it inherits from
+        own = body.__annotations__
+        fields_of_body = sorted((f for f in fields_of_body if f.is_required), key=lambda f: f.name not in own)
+    for field in fields_of_body:
         kind, sent = _spelled(field.type, {}, is_sent=True), [*sent, f"{field.name}={field.name}"]
         if field.is_required:
             parameters.append(f"{field.name}: {kind}")
         else:
             whole = kind if kind.endswith("None") else f"{kind} | None"
             optional.append(f"{field.name}: {whole} = None")
-    fields = {**(PART if "part" in asked.parameters else {}), **dict.fromkeys(asked.query, "str | None")}
-    optional += [f"{name}: {kind} = None" for name, kind in fields.items()]
+    query = {**(PART if "part" in asked.parameters else {}), **dict.fromkeys(asked.query, "str | None")}
+    optional += [f"{name}: {kind} = None" for name, kind in query.items()]
     parameters += ["*", *optional] if optional else []
-    gives = _spelled(asked.answer, answers)
+    if hasattr(types, more):
+        parameters, sent = [*parameters, f"**more: Unpack[{more}]"], [*sent, "**more"]
+    gives = _spelled(asked.answer, answers) if isinstance(asked.answer, type) else "Json"
     how = [f'"{asked.method}"', f'f"{path}"' if "{" in path else f'"{path}"']
     how += [f"request_body({', '.join(sent)})"] if sent else []
-    how += [f"query={{{', '.join(f'{name!r}: {name}' for name in fields)}}}"] if fields else []
+    how += [f"query={{{', '.join(f'{name!r}: {name}' for name in query)}}}"] if query else []
     how += ["again=True"] if asked.is_repeatable else []
     says = cleandoc(asked.function.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
     return (
         f"    def {asked.function.__name__}({', '.join(parameters)}) -> {gives}:\n"
         f'        """{says}\n\n        Scope: {" or ".join(asked.scopes)}.\n        """\n'
-        f"        return cast({gives}, self.ask({', '.join(how)}))\n\n"
+        + (
+            f"        return self.ask({', '.join(how)})\n\n"
+            if gives == "Json"
+            else f"        return cast({gives}, self.ask({', '.join(how)}))\n\n"
+        )
     )
 
 

@@ -16,8 +16,7 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from small_home import SCOPES, adult_home, records, serving
 
 from serving.app import DOORS
-from serving.rest.json_schemas import codes
-from serving.rest.openapi import MEANINGS, openapi
+from serving.rest.openapi import MEANINGS, codes, openapi
 from training.jobs import job
 from training.requests import JobRequest
 

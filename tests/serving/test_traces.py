@@ -20,8 +20,9 @@ from accountant.home import Home
 from accountant.ledger.entry_search import Wanted, search
 from accountant.system import traces
 from dpserve_verify.errors import InputError
+from serving.app import DOORS
 from serving.process.config.settings import ServerSettings
-from serving.rest import drafts, jobs, models
+from serving.rest import models
 from training.jobs import job, job_traces
 from training.kinds import training_steps
 from training.requests import JobRequest
@@ -141,7 +142,7 @@ def test_one_trace_shows_the_request_and_the_job_in_its_worker(home, receiver, m
     """The worker is another process; it is told by the ledger alone whose trace it goes on with."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=a%20b")
     traces.stop()
-    site = Site(home, jobs.DOORS)
+    site = Site(home, DOORS)
     secret = site.token("ana", "train")
     parent = {"traceparent": f"00-{TRACE}-{CALLER}-01"}
     answer = site.bear(secret, "POST", "/v1/jobs", json=BODY, headers=parent)
@@ -197,7 +198,7 @@ def test_a_job_that_fails_or_is_given_back_says_so(home, receiver, monkeypatch):
 
 
 def test_a_request_is_told_by_its_route_and_what_a_steward_asks_takes_no_time(home, receiver):
-    site = Site(home, [*jobs.DOORS, *drafts.DOORS])
+    site = Site(home, DOORS)
     secret = site.token("ana", "admin")
     for path in ("/v1/jobs/77", "/v1/jobs/none", "/nowhere/77", "/v1/drafts", "/v1/drafts/0123", "/v1/jobs/77/events"):
         site.bear(secret, "GET", path, headers={"traceparent": "00-" + "0" * 32 + "-" + "0" * 16 + "-01"})
@@ -220,7 +221,7 @@ def test_nothing_is_sent_where_they_are_off(home, receiver, monkeypatch):
             off.setenv(name, value)
             traces.stop()
             assert traces.tracer() is None
-            site = Site(home, jobs.DOORS)
+            site = Site(home, DOORS)
             site.bear(site.token(f"ana-{len(name)}", "train"), "POST", "/v1/plans", json=BODY)
             job.train(home, JobRequest("adult", "lazybb", "0.1", parameters={"rounds": 4}), by="test")
             traces.stop()

@@ -24,8 +24,9 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.reading import MAX_CHARACTERS
 from models.store.loading import load_verified
 from serving.cli.app import run
+from serving.operations import Caller
+from serving.operations.jobs import plan_job
 from serving.pages.job_form import Form
-from serving.rest.jobs import price_job
 from training.datasets.datasets import folders_of, open_rows, register
 from training.jobs import job
 from training.learners import LEARNERS
@@ -306,7 +307,7 @@ def test_rest_takes_lists_and_long_texts_and_refuses_what_is_neither(home):
     operator = access_of(home.ledger, "cli:test", operator=True)
 
     def asked(**parameters):
-        return price_job(home, JobRequest("d", "lazybb", "0.5", parameters=parameters), operator)
+        return plan_job.function(Caller(home, operator), JobRequest("d", "lazybb", "0.5", parameters=parameters))
 
     for given in (["a, b", "age", "answer"], '["age",   "a, b",   "answer"]' + 30 * " "):
         assert asked(features=given)["learner"] == "lazybb"

@@ -31,10 +31,11 @@ from dpserve_verify.keys import dsse
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.store.loading import load_verified
 from serving.cli.app import run
+from serving.operations import Caller
+from serving.operations.jobs import plan_job, submit_job
 from serving.pages.job_form import Form, price_of
 from serving.pages.parts.entry_text import describe
 from serving.process.registry import Registry
-from serving.rest.jobs import price_job, reserve_job
 from serving.rest.json_schemas import DATASETS, PREDICTED
 from serving.rest.models import answer_records
 from training.datasets.datasets import register
@@ -198,7 +199,7 @@ def test_a_certificate_that_names_another_target_is_refused(home, target):
 
 
 def _operator(home):
-    return access_of(home.ledger, "cli:test", operator=True)
+    return Caller(home, access_of(home.ledger, "cli:test", operator=True))
 
 
 WHICH = "d has 3, and a model predicts one: income, region, hours; which one\\? Say it with --target NAME"
@@ -213,7 +214,7 @@ def test_a_job_says_which_target(home, capsys):
         job.train(home, JobRequest("d", "lazybb", "0.1", target="age"), by="test")
     for body in ({}, {"target": "age"}):
         with pytest.raises(InputError, match="income, region, hours"):
-            price_job(home, JobRequest("d", "lazybb", "0.1", **body), _operator(home))
+            plan_job.function(_operator(home), JobRequest("d", "lazybb", "0.1", **body))
     for command in ("plan", "train"):
         assert run([command, "d", "--learner", "lazybb", "--epsilon", "0.1"]) == 2
         assert "--target NAME" in capsys.readouterr().err
@@ -235,8 +236,8 @@ def test_a_key_stands_for_a_job_on_one_target(home):
 
 def test_the_doors_take_and_name_the_target(home):
     asked = JobRequest("d", "lazybb", "0.1", target="region")
-    assert Plan.of(price_job(home, asked, _operator(home))).target == "region"
-    assert Job.of(reserve_job(home, asked, _operator(home))).target == "region"
+    assert Plan.of(plan_job.function(_operator(home), asked)).target == "region"
+    assert Job.of(submit_job.function(_operator(home), asked)).target == "region"
     shown = dataset_to_json(home, home.ledger.dataset("d"))
     assert Dataset.of(shown).targets == ["income", "region", "hours"]
     assert "targets" in DATASETS["properties"]["datasets"]["items"]["properties"]
@@ -248,7 +249,7 @@ def test_the_form_takes_the_target(home):
 
     def priced(**fields):
         pairs = {"dataset": "d", "learner": "lazybb", "epsilon": "0.1", **fields}
-        return asyncio.run(price_of(home, Form.of(pairs.items()), _operator(home)))
+        return asyncio.run(price_of(home, Form.of(pairs.items()), _operator(home).rights))
 
     assert "Choose a target:" in priced()["message"]
     found = priced(target="income")

@@ -37,18 +37,7 @@ def without_defaults(request: Request) -> Body:
 
 
 class Jobs(ABC):
-    """Training jobs: price, run, watch, cancel."""
-
-    @abstractmethod
-    def plan(self, request: Request) -> Body:
-        """Return the price of a job and what would be left. Spends nothing.
-
-        Args:
-            request: The keys of POST /v1/plans; None stands for the default.
-
-        Raises:
-            BudgetRefused: It would not be admitted; `would_fit` says what would.
-        """
+    """Training jobs: run and watch."""
 
     @abstractmethod
     def train(self, request: Request, key: str | None, progress: Progress) -> Body:
@@ -65,27 +54,8 @@ class Jobs(ABC):
         """
 
     @abstractmethod
-    def list_page(self, dataset: str | None, state: str | None, after: int | None, limit: int) -> Body:
-        """Return at most `limit` jobs, the newest first: `jobs`, and `next`, after which the rest goes on.
-
-        Args:
-            dataset: Only of this dataset.
-            state: Only in this state.
-            after: Go on after the job of this number.
-            limit: At least 1.
-        """
-
-    @abstractmethod
-    def get(self, number: int) -> Body:
-        """Return one job. Raises UnknownName; Forbidden where it is another's."""
-
-    @abstractmethod
     def watch(self, number: int, progress: Progress) -> Body:
         """Wait until a job is over, and return it, whatever came of it."""
-
-    @abstractmethod
-    def cancel(self, number: int) -> Body:
-        """Give back what a job reserved, and return it. Raises WrongState once it has started."""
 
 
 class Measurements(ABC):
@@ -193,31 +163,6 @@ class Bundles(ABC):
         """Return the same as it was signed: the job's number, the envelope and the proof of each."""
 
 
-class Schedules(ABC):
-    """The same job once a period."""
-
-    @abstractmethod
-    def add(self, name: str, every: str, start: str | None, request: Request) -> Body:
-        """Enter a schedule, and return it with how long it can be kept.
-
-        Args:
-            name: The schedule's name.
-            every: `hour`, `day` or `week`.
-            start: When the first period begins, UTC; now when left out.
-            request: The job, with keys of POST /v1/schedules.
-        """
-
-    @abstractmethod
-    def list_part(self, part: Part) -> Body:
-        """Return `schedules`, the user's own and those on datasets of which the user is auditor or steward, and
-        `next`.
-        """
-
-    @abstractmethod
-    def remove(self, name: str) -> str:
-        """Remove a schedule, and return its name."""
-
-
 class Ledger(ABC):
     """The ledger, and the keys that sign it."""
 
@@ -292,8 +237,3 @@ class Backend(ABC):
     @abstractmethod
     def models(self) -> Models:
         """Return the backend's part for released models."""
-
-    @property
-    @abstractmethod
-    def schedules(self) -> Schedules:
-        """Return the backend's part for jobs that run once a period."""

@@ -9,6 +9,8 @@ import typer
 from serving.cli.backend import backend
 from serving.cli.requests import takes_request
 from serving.cli.terminal import After, Contains, Json, Limit, align_columns, note_more, show, show_busy
+from serving.operations import schedules as operations
+from serving.operations.schedules import add_schedule, remove_schedule
 from serving.wire.list_parts import Part
 from training.requests import ScheduleRequest
 
@@ -24,9 +26,8 @@ def add(asked: ScheduleRequest, json: Json = False) -> None:
     \b
     dpserve schedule add weekly --dataset visits --epsilon 0.1 --blocks last:12
     """
-    job = {"learner": asked.learner} | asked.job.to_json()
     with show_busy("pricing"):
-        body = backend().schedules.add(asked.name, asked.every, asked.start, job)
+        body = backend().ask(add_schedule, body=asked)
     show(
         json,
         body,
@@ -40,7 +41,7 @@ def list_schedules(contains: Contains = "", limit: Limit = None, after: After = 
     \b
     dpserve schedule list
     """
-    page = backend().schedules.list_part(Part(contains, after, limit))
+    page = backend().ask(operations.list_schedules, part=Part(contains, after, limit))
     rows = [("SCHEDULE", "ASKS", "LAST JOB", "LASTS")]
     rows += [
         (body["name"], _request_text(body), str((body["last"] or {}).get("job", "none")), _lasting_text(body))
@@ -56,8 +57,8 @@ def remove(name: Name, json: Json = False) -> None:
     \b
     dpserve schedule remove weekly
     """
-    gone = backend().schedules.remove(name)
-    show(json, {"name": gone, "removed": True}, f"removed {gone}")
+    gone = backend().ask(remove_schedule, schedule=name)
+    show(json, gone, f"removed {gone['name']}")
 
 
 def _request_text(body: dict[str, Any]) -> str:

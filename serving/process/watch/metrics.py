@@ -6,7 +6,8 @@ bounded set.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -19,6 +20,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from starlette.types import Scope
 
+from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger.archive import archived
 from accountant.ledger.families.families import Dataset
@@ -29,6 +31,7 @@ from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable
 from models.store.bundle import CHAMPION
 from models.store.standing import Standing
 from models.worth.statements import judgements
+from serving.process.watch.access_log import note_subject
 from serving.process.watch.audit_runs import read_last
 
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
@@ -73,6 +76,18 @@ COUNTED = (PREDICTIONS, SECONDS, REFUSALS, FAILURES, REQUESTS, MISMATCHES)
 @lru_cache(maxsize=4096)
 def _predictions(model: str) -> tuple[Any, Any]:
     return PREDICTIONS.labels(model), SECONDS.labels(model)
+
+
+@contextmanager
+def counting_refusals(dataset: str) -> Iterator[None]:
+    """Note the dataset for the audit trail, and count a BudgetRefused raised within."""
+    try:
+        yield
+        note_subject(dataset)
+    except BudgetRefused as refused:
+        note_subject(dataset)
+        REFUSALS.labels(dataset, refused.details["reason"]).inc()
+        raise
 
 
 def count_predictions(model: str, records: int, seconds: float) -> None:

@@ -16,7 +16,8 @@ from accountant.access.grants import access_of
 from accountant.audit.audit import audit_home
 from accountant.errors import IdempotencyConflict
 from accountant.home import Home
-from serving.rest.jobs import reserve_job
+from serving.operations import Caller
+from serving.operations.jobs import submit_job
 from training.jobs import job
 from training.requests import JobRequest
 
@@ -51,22 +52,24 @@ def messages(far, work, most: int):
 def test_a_job_is_admitted_in_few_messages(far):
     """The first of a process connects, and learns what to ask; the second, for a name that is bound, asks no more."""
     for key, more in (("first", CONNECT), ("second", 0)):
-        made = messages(far, lambda key=key: reserve_job(far.home, asked(key), far.rights), SUBMIT + more)
+        made = messages(
+            far, lambda key=key: submit_job.function(Caller(far.home, far.rights), asked(key)), SUBMIT + more
+        )
         assert (made["state"], made["by"]) == ("reserved", "cli:test")
     far.wire.delay = 0.05
     before = time.monotonic()
-    reserve_job(far.home, asked("third"), far.rights)
+    submit_job.function(Caller(far.home, far.rights), asked("third"))
     spent, far.wire.delay = time.monotonic() - before, 0.0
     print({"seconds at 50 ms": spent})
-    again = messages(far, lambda: reserve_job(far.home, asked("third"), far.rights), SUBMIT)
+    again = messages(far, lambda: submit_job.function(Caller(far.home, far.rights), asked("third")), SUBMIT)
     assert again["job"] == made["job"] + 1
     with pytest.raises(IdempotencyConflict):
-        reserve_job(far.home, asked("third", "0.03"), far.rights)
+        submit_job.function(Caller(far.home, far.rights), asked("third", "0.03"))
     assert audit_home(far.home).problems == ()
 
 
 def test_a_job_runs_in_few_messages(far):
-    seq = reserve_job(far.home, asked("run"), far.rights)["job"]
+    seq = submit_job.function(Caller(far.home, far.rights), asked("run"))["job"]
     messages(far, lambda: job.run(far.home, seq), RUN)
     assert messages(far, lambda: far.home.ledger.job(seq), SHOW).issued is not None
     assert audit_home(far.home, ledgers.bundles(far.home.path)).problems == ()
@@ -75,8 +78,8 @@ def test_a_job_runs_in_few_messages(far):
 def test_what_was_remembered_is_forgotten_by_the_next_request(far):
     """Two requests one after the other, and what a transaction wrote, are seen as they are."""
     before = far.home.ledger.dataset("adult")
-    first = reserve_job(far.home, asked("one"), far.rights)
-    second = reserve_job(far.home, asked("two"), far.rights)
+    first = submit_job.function(Caller(far.home, far.rights), asked("one"))
+    second = submit_job.function(Caller(far.home, far.rights), asked("two"))
     assert first["left"] != second["left"]
     after = far.home.ledger.dataset("adult")
     assert after.families[0].used != before.families[0].used

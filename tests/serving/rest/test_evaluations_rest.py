@@ -18,11 +18,12 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from models.worth.stated import check
 from models.worth.words import short_figures
 from serving.app import DOORS
+from serving.operations import Caller
+from serving.operations.jobs import plan_job
 from serving.pages import jobs as job_pages
 from serving.pages import models as pages
 from serving.pages.job_form import Form, price_of
 from serving.process.tokens import new_token
-from serving.rest import jobs
 from training.datasets.datasets import register
 from training.jobs import job, queue
 from training.requests import JobRequest
@@ -57,13 +58,14 @@ def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
         assert (again.status_code, again.json()["job"]) == (202, number)
         both = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.1", "evaluate": "0.25"}
         held = access_of(home.ledger, "cli:test", operator=True)
-        plan = jobs.price_job(home, JobRequest.of(both), held)
+        who = Caller(home, held)
+        plan = plan_job.function(who, JobRequest.of(both))
         assert (plan["epsilon"], plan["evaluation"]["epsilon"]) == ("0.1", "0.25")
         assert plan["evaluation"]["part"] == "holdout"
         assert plan["evaluation"]["left"]["share"] < plan["left"]["share"]  # of what is kept aside half was spent
-        assert "evaluation" not in jobs.price_job(home, JobRequest.of({**both, "evaluate": None}), held)
+        assert "evaluation" not in plan_job.function(who, JobRequest.of({**both, "evaluate": None}))
         with pytest.raises(BudgetRefused):
-            jobs.price_job(home, JobRequest.of(both | {"evaluate": "1.5"}), held)
+            plan_job.function(who, JobRequest.of(both | {"evaluate": "1.5"}))
         priced = asyncio.run(price_of(home, Form.of(both.items()), held))
         assert (priced["kind"], priced["plan"]["evaluation"]["epsilon"]) == ("fits", "0.25")
         refused = asyncio.run(price_of(home, Form.of((both | {"evaluate": "1.5"}).items()), held))

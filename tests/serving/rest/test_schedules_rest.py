@@ -11,8 +11,9 @@ from ledgers import copy, place, prepared, registration
 from accountant.access import grants
 from accountant.access.grants import Grant
 from accountant.home import Home
+from serving.operations.doors import doors
+from serving.operations.schedules import OPERATIONS
 from serving.process.tokens import new_token
-from serving.rest.schedules import DOORS
 from training.jobs import schedule
 
 WEEKLY = {"name": "weekly", "dataset": "adult", "learner": "lazybb", "epsilon": 0.5, "parameters": {"rounds": 8}}
@@ -24,7 +25,7 @@ def site(tmp_path, monkeypatch):
     home = Home.open(place(copy(prepared(), tmp_path / "home")))
     monkeypatch.setenv("DPSERVE_HOME", str(home.path))
     home.ledger.register(registration("other"))
-    found = Site(home, DOORS)
+    found = Site(home, doors(*OPERATIONS))
     held = {
         "ana": ("train", "adult"),
         "bob": ("train", "adult"),
@@ -79,28 +80,6 @@ def test_its_runs_are_jobs_of_who_made_it_under_their_quota(site):
     other = asked(site, "bob", "POST", **{**WEEKLY, "name": "mine", "model": "mine"}, dry_run=True)
     assert other.status_code == 200, other.text
     assert other.json()["alone"] > 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("changed", "status", "says"),
-    [
-        ({"every": "year"}, 400, "must be hour, day or week"),
-        ({"start": "soon"}, 400, "must be like 2026-01-05T06:00"),
-        ({"name": "../x"}, 400, "name"),
-        ({"epsilon": "99"}, 403, "left"),
-        ({"learner": "none"}, 404, "learner"),
-        ({"tuning": {}}, 400, "tuning"),
-        ({"parameters": {"rounds": [1]}}, 400, "parameters.rounds"),
-        ({"blocks": "7-9"}, 400, "blocks"),
-        ({"model": ""}, 400, "model"),
-        ({"every": ""}, 400, "every"),
-    ],
-)
-def test_what_is_no_schedule_is_refused(site, changed, status, says):
-    answer = asked(site, "ana", "POST", **(WEEKLY | changed))
-    assert (answer.status_code, says in answer.text) == (status, True), answer.text
-    assert names(site, "ana") == []
 
 
 def test_who_may_not_train_there_has_no_schedule(site):

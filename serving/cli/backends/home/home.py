@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from accountant.home import Home
 from serving.cli.backends.abstract import Backend
@@ -20,7 +20,12 @@ class HomeBackend(Backend):
     def ask(self, asked: Operation[P, A], *arguments: P.args, **values: P.kwargs) -> A:
         """Do what an operation says, for this user, with the files of the home."""
         home = Home.open()
-        return at_home(asked, Caller(home, require_access(home), by=self.by), *arguments, **values)
+        caller, body = Caller(home, require_access(home), by=self.by), values.get("body")
+        if getattr(body, "public", None) is not None:  # of a job: it may be a file of this machine
+            from serving.cli.backends.home.jobs import with_start
+
+            values["body"] = with_start(caller, cast(Any, body))
+        return at_home(asked, caller, *arguments, **values)
 
     @cached_property
     def bundles(self) -> abstract.Bundles:
@@ -56,10 +61,3 @@ class HomeBackend(Backend):
         from serving.cli.backends.home.models import HomeModels
 
         return HomeModels()
-
-    @cached_property
-    def schedules(self) -> abstract.Schedules:
-        """Return the backend's part for jobs that run once a period."""
-        from serving.cli.backends.home.schedules import HomeSchedules
-
-        return HomeSchedules()

@@ -15,19 +15,12 @@ if TYPE_CHECKING:
 else:
     statements = later("serving.cli.backends.server.statements")  # most commands on jobs verify none
 
-PAGE = 200  # jobs that a server gives at once
-
 
 class ServerJobs(Jobs):
     """As `Jobs` says, over REST."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-
-    def plan(self, request: Request) -> Body:
-        """Return the price of a job."""
-        with self.connection.asking() as service:
-            return dict(service.plan(**without_defaults(request)).raw)
 
     def train(self, request: Request, key: str | None, progress: Progress) -> Body:
         """Submit a job, and wait for it and for the evaluation that was asked for with it."""
@@ -45,33 +38,12 @@ class ServerJobs(Jobs):
             after = champion_of(service, model)
         return {**body, "replaces": before and f"{model}@{before}" if before != after else None}
 
-    def list_page(self, dataset: str | None, state: str | None, after: int | None, limit: int) -> Body:
-        """Return a page of jobs, the newest first, fetched in as many pages of the server as it takes."""
-        jobs: list[Body] = []
-        with self.connection.asking() as service:
-            while True:
-                page = service.page_of_jobs(dataset, state, after, min(PAGE, limit - len(jobs)))
-                jobs += page["jobs"]
-                after = page["next"]
-                if after is None or len(jobs) >= limit:
-                    return {**page, "jobs": jobs}
-
-    def get(self, number: int) -> Body:
-        """Return one job."""
-        with self.connection.asking() as service:
-            return dict(service.job(number).raw)
-
     def watch(self, number: int, progress: Progress) -> Body:
         """Wait until a job is over."""
         with self.connection.asking() as service:
             for job in service.events(number):
                 progress(job.done, job.total)
             return dict(job.raw)
-
-    def cancel(self, number: int) -> Body:
-        """Give back what a job reserved."""
-        with self.connection.asking() as service:
-            return dict(service.cancel(number).raw)
 
 
 def champion_of(service: Client, name: str) -> int | None:

@@ -67,10 +67,3 @@ class ServerBackend(Backend):
         from serving.cli.backends.server.models import ServerModels
 
         return ServerModels(self.connection)
-
-    @cached_property
-    def schedules(self) -> abstract.Schedules:
-        """Return the backend's part for jobs that run once a period."""
-        from serving.cli.backends.server.schedules import ServerSchedules
-
-        return ServerSchedules(self.connection)
