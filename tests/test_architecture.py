@@ -188,8 +188,8 @@ training/kinds: dpserve_verify(. certificates keys privacy system) accountant(. 
     ledger/families system) models(answers forms profile worth) training(datasets finish learners measuring
     measuring/answers measuring/profile measuring/worth outside planning requests rows/partitions rows/schema session
     tuning)
-training/learners: dpserve_verify(. formats) accountant(. ledger/families privacy) models(features forms)
-    training(learners/base learners/boosting learners/ebm outside requests rows/statistics session)
+training/learners: dpserve_verify(. formats) accountant(. ledger/families privacy system) models(features forms)
+    training(learners/base learners/boosting outside requests rows/statistics session)
 training/learners/base: dpserve_verify(. privacy) accountant(. noise privacy system) models(explain features forms
     onnx parts) training(calibration rows/packed rows/partitions rows/schema session)
 training/learners/boosting: dpserve_verify(. privacy) accountant(noise) models(features forms parts)

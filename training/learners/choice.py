@@ -5,17 +5,23 @@ found, and what it loses on datasets that did not choose it: studies/defaults/au
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
 from models.features.features import CategoricalFeature, Feature
-from training.learners.base.private_learner import PrivateLearner
 from training.learners.boosting.defaults import strength
-from training.learners.boosting.lazybb import LazyBB
-from training.learners.boosting.lazybb_tree import LazyBBTree
-from training.learners.ebm.ebm import DPEBMClassifier
 from training.session.session import Public
+
+if TYPE_CHECKING:
+    from training.learners.base.private_learner import PrivateLearner
+    from training.learners.boosting import lazybb, lazybb_tree
+    from training.learners.ebm import ebm
+else:  # a command that shows a dataset, or reads a schema, does without learners
+    lazybb, lazybb_tree = later("training.learners.boosting.lazybb"), later("training.learners.boosting.lazybb_tree")
+    ebm = later("training.learners.ebm.ebm")
 
 FEW = 300  # strength below which 1-rules are ahead, whatever the features
 CATEGORIES_FROM = 0.4  # share of the features from which curves are ahead of trees, whose public splits part them badly
@@ -25,7 +31,11 @@ TREES_EACH = 40  # strength for each of many features from which trees, split by
 RARE_FROM = 2_500  # strength times the declared share of the rarer class, from which they are: studies/defaults/rare.md
 TREES_FROM = 3_000  # strength from which small trees are ahead of 1-rules where delta is 0
 MANY_CLASSES_FROM = 1_000  # strength from which curves are, of three classes or more: studies/defaults/classes.md
-CHOICES: Mapping[str, type[PrivateLearner]] = {"lazybb": LazyBB, "lazybb-tree": LazyBBTree, "ebm": DPEBMClassifier}
+CHOICES: Mapping[str, Callable[[], PrivateLearner]] = {
+    "lazybb": lambda: lazybb.LazyBB(),
+    "lazybb-tree": lambda: lazybb_tree.LazyBBTree(),
+    "ebm": lambda: ebm.DPEBMClassifier(),
+}
 
 
 @dataclass(frozen=True)
