@@ -19,6 +19,7 @@ from typing import Any
 
 from accountant.errors import EngineLost, EngineUnavailable
 from accountant.system.lazy_import import later
+from accountant.system.life import LIFE
 from dpserve_cluster import answering
 
 distributed = later("distributed")
@@ -110,6 +111,7 @@ class Workers:
 
     async def see(self) -> None:
         """Drop who is not awake, and begin to meet who is new."""
+        LIFE.show()
         awake = await self.awake()
         self.threads = {address: threads for address, threads in self.threads.items() if address in awake}
         for address, threads in awake.items():
@@ -196,7 +198,9 @@ async def result(future: Any) -> Any:
     cancelled, as what is asked of a scheduler that ends is.
     """
     try:
-        return await future.result()
+        answer = await future.result()
+        LIFE.show()  # who waits for many has one of them
+        return answer
     except (distributed.KilledWorker, OSError):
         return None
     except asyncio.CancelledError:

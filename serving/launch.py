@@ -22,6 +22,7 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from types import FrameType
 
+from accountant.system.life import LIFE
 from accountant.system.processors import processors
 from serving.process.config.healthy import Heartbeat
 from serving.process.config.startup import Listening, log_when_ready
@@ -140,8 +141,8 @@ def _serve(sockets: Sockets, listening: Listening, place: Path, heartbeat: Heart
 
 
 def _train(sockets: Sockets, command: Callable[[str], None], heartbeat: Heartbeat) -> None:
-    """Run queued jobs, while a thread beats."""
-    heartbeat.beat_in_a_thread()
+    """Run queued jobs, while a thread beats as long as they go on."""
+    heartbeat.beat_in_a_thread(LIFE.last)
     _run_without_port(sockets, command, "worker")
 
 

@@ -180,7 +180,7 @@ training/datasets/drafts: dpserve_verify(. privacy system) accountant(. access h
 training/datasets/growing: dpserve_verify(. system) accountant(. home ledger ledger/families) models(features)
     training(datasets rows/packed rows/schema rows/tables)
 training/finish: dpserve_verify(. certificates keys privacy system) accountant(. access certificates home ledger
-    ledger/families) models(edit forms onnx store) training(rows/schema)
+    ledger/families system) models(edit forms onnx store) training(rows/schema)
 training/jobs: dpserve_verify(. formats privacy system) accountant(. access home ledger ledger/families system)
     models(store) training(datasets finish kinds learners measuring/answers measuring/worth planning requests
     rows/schema session)
@@ -214,7 +214,7 @@ training/planning: dpserve_verify(. certificates formats privacy system) account
     privacy system) models(features forms parts store) training(calibration learners learners/ebm outside requests
     rows/packed rows/partitions rows/schema session tuning)
 training/outside: dpserve_verify(. certificates formats keys log privacy system) accountant(home ledger
-    ledger/families noise privacy) models(forms parts) training(calibration rows rows/partitions session)
+    ledger/families noise privacy system) models(forms parts) training(calibration rows rows/partitions session)
 training/replay: dpserve_verify(. privacy system) accountant(. home ledger ledger/families noise) models(features)
     training(calibration datasets finish learners outside planning rows/partitions rows/schema rows/tables session)
 training/requests: dpserve_verify(. privacy) accountant(. ledger/families) models(features)

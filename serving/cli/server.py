@@ -18,6 +18,7 @@ import typer
 from accountant.home import Home, local, place
 from accountant.keys.key_files import is_absent
 from accountant.store.store import Tables
+from accountant.system.life import LIFE
 from dpserve_verify.errors import DpserveError, InputError, LedgerUnavailable, VerificationError
 from dpserve_verify.system.files import PRIVATE, holding, open_directory, replace_file
 from serving.cli.complete import DATASETS
@@ -248,7 +249,7 @@ def worker(
         signal.signal(number, lambda _number, _frame: stop.set())
     threading.Thread(target=_stop_with_parent, args=(stop,), daemon=True).start()
     if (opened := _open_when_there(stop)) is not None:
-        Heartbeat(local(opened.path) / WORKER).beat_in_a_thread()
+        Heartbeat(local(opened.path) / WORKER).beat_in_a_thread(LIFE.last)
         queue.work(opened, stop, dataset or ())
 
 
@@ -265,6 +266,7 @@ def _open_when_there(stop: threading.Event) -> Home | None:
                 WORKING.error("the home cannot be opened: %s; it is tried again", error.message)
                 heartbeat = Heartbeat(local(place(os.environ)[0]) / WORKER)
             heartbeat.beat()
+            LIFE.show()
             stop.wait(1.0)
     return None
 

@@ -28,6 +28,7 @@ from small_home import until
 from accountant.audit.audit import audit_home
 from accountant.errors import JobFailed, WrongState
 from accountant.home import Home
+from accountant.system.life import LIFE, STILL_SECONDS
 from dpserve_verify.errors import LedgerUnavailable
 from training.finish import lease
 from training.finish.lease import Lease, lives, this_process
@@ -280,6 +281,23 @@ def test_a_moment_without_the_database_does_not_end_a_lease(quick):
     with Lease(Away(None, None, True), 1) as held:
         time.sleep(0.1)  # it is not fresh any more
         held.check()  # waits until it is renewed
+
+
+def test_the_lease_of_who_stands_still_is_not_renewed(quick, monkeypatch):
+    """Its thread alone does not keep it; a process that goes on has it again, where nobody took it."""
+    asked = []
+    ledger = Away(True)
+    monkeypatch.setattr(ledger, "heartbeat", lambda *_: asked.append(1) or True, raising=False)
+    with Lease(ledger, 1) as held:
+        until(lambda: asked, "it is renewed")
+        LIFE.last()
+        LIFE._at -= STILL_SECONDS + 1
+        time.sleep(0.1)  # what was on its way is there
+        count = len(asked)
+        time.sleep(0.2)
+        assert len(asked) == count
+        held.check()
+        assert len(asked) > count
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from typing import ClassVar
 from accountant.errors import WrongState
 from accountant.ledger.families.records import Holding
 from accountant.ledger.ledger import Ledger
+from accountant.system.life import LIFE
 from dpserve_verify.errors import DpserveError, LedgerUnavailable
 
 PROC = Path("/proc")
@@ -103,7 +104,7 @@ def _boot_seconds() -> float:
 
 class Lease:
     """Within the block, a thread tells the ledger every BEAT seconds that the job's owner lives and how far the plan is
-    played. A moment without the database is waited out.
+    played, as long as the job shows signs of life. A moment without the database is waited out.
     """
 
     SECONDS: ClassVar[float] = 60.0
@@ -119,6 +120,7 @@ class Lease:
     def progress(self, done: int) -> None:
         """Set how many releases of the plan are done; the next heartbeat tells the ledger."""
         self._done = done
+        LIFE.show()
 
     def check(self) -> None:
         """Check, before every draw, that this process still holds the job. Returns at once where the lease was renewed
@@ -128,6 +130,7 @@ class Lease:
             WrongState: the job is another's by now: it was burned.
             LedgerUnavailable: the ledger could not be asked for as long as a lease lasts.
         """
+        LIFE.show()
         since = _boot_seconds()
         while _boot_seconds() - self._renewed > self.FRESH and not self._lost.is_set():
             if _boot_seconds() - since > self.SECONDS:
@@ -139,6 +142,8 @@ class Lease:
     def _beat(self) -> None:
         owner = this_process()
         while not self._over.wait(min(self.BEAT, self.SECONDS / 4)):
+            if LIFE.stands_still:  # whoever else looks may take it for gone
+                continue
             sent_at = _boot_seconds()
             try:
                 if not self._ledger.heartbeat(self._seq, owner, self.SECONDS, self._done):

@@ -13,6 +13,7 @@ from collections.abc import Collection
 
 from accountant.errors import PlanMismatch, WrongState
 from accountant.home import Home
+from accountant.system.life import LIFE
 from dpserve_verify.errors import DpserveError, LedgerUnavailable
 from training.datasets.datasets import require_rows
 from training.jobs import job
@@ -88,6 +89,7 @@ def work(home: Home, stop: threading.Event, datasets: Collection[str] = ()) -> N
     bell = home.job_notifications()
     away = False
     while not stop.is_set():
+        LIFE.show()
         if idle >= RECOVER_SECONDS:
             _recover(home)
             idle = 0.0

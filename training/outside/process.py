@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from accountant.system.life import LIFE
 from dpserve_verify.errors import InputError
 from training.rows.partitions.rows import Rows
 
 CHILD = Path(__file__).parent / "child.py"
 LONGEST = 1 << 22  # bytes of one line
 MEMORY, PROCESSOR_SECONDS = 1 << 30, 120
+WAIT_SECONDS = 5.0  # between two signs of life of who waits
 SECONDS = 600.0  # by the clock, of one run
 NO_THREADS = {  # of native libraries, which the seal would not bind: numbers' and pyarrow's
     "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
@@ -103,8 +105,10 @@ class SealedProcess:
             while b"\n" not in self._rest:
                 if len(self._rest) > LONGEST:
                     raise OutsideFailed(f"learner: it sent more than {LONGEST} bytes at once")
-                if not selector.select(max(0.0, end - time.monotonic())):
-                    raise OutsideFailed("learner: it did not end in time")
+                while not selector.select(min(WAIT_SECONDS, max(0.0, end - time.monotonic()))):
+                    LIFE.show()  # it waits, and knows how long
+                    if time.monotonic() >= end:
+                        raise OutsideFailed("learner: it did not end in time")
                 more = os.read(self._child.stdout.fileno(), 1 << 16)
                 if not more:
                     raise OutsideFailed("learner: its process ended; it took more memory or time than it may")

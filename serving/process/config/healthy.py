@@ -13,6 +13,7 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 
@@ -49,12 +50,15 @@ class Heartbeat:
         """Return the time of the last beat, in nanoseconds of this machine's steady clock; 0 before the first."""
         return int(_FORM.unpack_from(self._memory)[0])
 
-    def beat_in_a_thread(self) -> None:
-        """Start a thread that beats every BEAT_SECONDS as long as this process runs."""
+    def beat_in_a_thread(self, last: Callable[[], float]) -> None:
+        """Start a thread that beats every BEAT_SECONDS in which the process gave a sign of life: `last` is when."""
 
         def go_on() -> None:
+            seen = float("-inf")
             while True:
-                self.beat()
+                before, seen = seen, last()
+                if seen > before:
+                    self.beat()
                 time.sleep(BEAT_SECONDS)
 
         threading.Thread(target=go_on, daemon=True, name="heartbeat").start()

@@ -41,17 +41,18 @@ except RuntimeError as error:
 """
 STILL = """
 from functools import partial
+from accountant.system.life import LIFE
 from serving.answering import beat_unless_lost
 from serving.process.workers.restarted import RestartedProcess, TICK_SECONDS
 from serving.wire.work_time import MOST_OVERDUE, Overdue
 begun, began = os.pipe()
 def beats(heartbeat):
     heartbeat.beat()
-    heartbeat.beat_in_a_thread()
+    heartbeat.beat_in_a_thread(time.monotonic)
     os.write(began, b".")
     time.sleep(60)
 def hangs(heartbeat):
-    heartbeat.beat()
+    heartbeat.beat_in_a_thread(LIFE.last)  # a thread of its own that goes on
     time.sleep(60)
 def works(lost, heartbeat):
     now = [0.0]
