@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
@@ -10,13 +9,12 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from accountant.errors import CameBetween, NameTaken, WrongState
+from accountant.errors import CameBetween, WrongState
 from accountant.ledger.families import block_rows, family_rows
-from accountant.ledger.families.block_rows import known_commitments
 from accountant.ledger.families.families import Dataset, account_of
 from accountant.ledger.families.records import UNKNOWN_ROWS, NewPeople, NotCommitted, State, Why, charged_window
 from accountant.ledger.families.row_queries import RowQuery
-from accountant.ledger.families.windows import MAX_BLOCKS, Period
+from accountant.ledger.families.windows import Period
 from accountant.ledger.family_changes import parts_of
 from accountant.ledger.person_totals import found_person_total
 from accountant.log.entries import TransparencyLog, Writer, dumps
@@ -24,7 +22,6 @@ from accountant.store.store import body_at
 from accountant.store.tables import block_table, dataset_table, job_table
 from dpserve_verify.errors import InputError
 from dpserve_verify.log.entry import read_entry
-from dpserve_verify.privacy.budget import Relation
 
 
 @dataclass(frozen=True)
@@ -49,31 +46,6 @@ class NewBlock:
     why: Why | None = None
 
 
-def check_grows(connection: Connection, dataset: Dataset) -> None:
-    """Raise InputError where no block can be appended to a dataset; says why."""
-    about, name = dataset.registration, dataset.registration.name
-    if about.remote:
-        raise InputError(f"dataset={name}: its rows stay with their owners; blocks are of rows that are registered")
-    if about.relation is Relation.REPLACE_ONE:
-        raise InputError(
-            f"dataset={name}: blocks need add-remove: under replace-one a replaced unit may leave one block and enter "
-            "another, and how many rows each has would be public"
-        )
-    if about.budget is None or members(connection, dataset.family) != [name]:
-        raise InputError(
-            f"dataset={name}: shares its family with other datasets, whose rows are of no block: register a dataset of "
-            "its own, which grows"
-        )
-    if (dataset.last or 1) >= MAX_BLOCKS:
-        raise InputError(f"dataset={name}: has {MAX_BLOCKS} blocks, the most there may be")
-
-
-def members(connection: Connection, family: str) -> list[str]:
-    """Return the datasets of a family, by name."""
-    rows = connection.execute(select(dataset_table.c.name, dataset_table.c.families)).all()
-    return sorted(row.name for row in rows if family in json.loads(row.families))
-
-
 def append(log: TransparencyLog, block: NewBlock, number: int, commit: bool = True) -> None:
     """Append a block as the one of this number, with an account of its own: nothing is used of it. Without `commit`
     the ledger is left as it was, and NotCommitted raised.
@@ -84,12 +56,11 @@ def append(log: TransparencyLog, block: NewBlock, number: int, commit: bool = Tr
     with log.writing() as writer:
         connection = writer.connection
         dataset = family_rows.load(connection, block.dataset, signed=writer.signed)
-        check_grows(connection, dataset)
         if number != (dataset.last or 1) + 1:
             raise CameBetween(f"dataset={block.dataset}: another block was appended meanwhile, {dataset.last}")
-        _check_new(connection, block)
+        if block.new_rows is not None:
+            Why(block.new_rows.by, block.new_rows.reason)
         family = dataset.families[0]
-        family.budget.check_delta(block.records)
         _bound_people(writer, block)
         fields: dict[str, Any] = {} if block.period is None else {"period": block.period.to_json()}
         fields |= {} if block.new_rows is None else {"new_rows": asdict(block.new_rows)}
@@ -152,27 +123,6 @@ def _bound_people(writer: Writer, block: NewBlock) -> None:
     found_person_total(writer, dataset, total, block.why)
 
 
-def _check_new(connection: Connection, block: NewBlock) -> None:
-    if block.records < 1:
-        raise InputError(f"records={block.records}: must be at least 1")
-    if block.new_rows is not None:
-        Why(block.new_rows.by, block.new_rows.reason)
-    query = select(dataset_table.c.commitment, dataset_table.c.name)
-    datasets = known_commitments(connection) | {row.commitment: row.name for row in connection.execute(query)}
-    if block.commitment in datasets:
-        name = datasets[block.commitment]
-        raise NameTaken(f"data: these rows are registered already, in {name}", dataset=name)
-    if block.period is not None:
-        where = (block_table.c.dataset == block.dataset) & block_table.c.period.is_not(None)
-        for number, text in connection.execute(select(block_table.c.number, block_table.c.period).where(where)):
-            period = Period(**json.loads(text))
-            if period.since <= block.period.until and block.period.since <= period.until:
-                raise NameTaken(
-                    f"since={block.period.since}, until={block.period.until}: block {number} has the days "
-                    f"{period.since} to {period.until}", dataset=block.dataset, block=number,
-                )  # fmt: skip
-
-
 def drop(log: TransparencyLog, dataset: str, upto: int, why: Why) -> range:
     """Enter that the rows of the blocks up to `upto` are deleted from disk: no job reads them any more, and their
     accounts stay. Which blocks these are.
@@ -181,10 +131,6 @@ def drop(log: TransparencyLog, dataset: str, upto: int, why: Why) -> range:
     """
     with log.writing() as writer:
         stored = family_rows.load(writer.connection, dataset, signed=writer.signed)
-        if not stored.dropped < upto <= (stored.last or 1):
-            raise InputError(
-                f"upto={upto}: must be from {stored.dropped + 1} to {stored.last or 1}, whose rows are there"
-            )
         _require_unread(writer, dataset, upto)
         writer.append("blocks-dropped", dataset=dataset, upto=upto, reason=why.reason, by=why.by)
         _set(writer.connection, dataset, last=stored.last or 1, dropped=upto)

@@ -10,15 +10,13 @@ from collections.abc import Collection
 from dataclasses import asdict, replace
 from decimal import Decimal
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import insert, select, update
 
-from accountant.errors import CameBetween, NameTaken
-from accountant.ledger.families import block_rows
+from accountant.errors import CameBetween
 from accountant.ledger.families.families import Family, account_of
 from accountant.ledger.families.family_rows import (
     PERSON,
     after,
-    family_names,
     found_family,
     load,
     load_family,
@@ -30,7 +28,7 @@ from accountant.log.entries import Writer, dumps
 from accountant.store.tables import dataset_table, family_table
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import decimal_string
-from dpserve_verify.privacy.budget import Budget, Relation, check_name
+from dpserve_verify.privacy.budget import Budget
 from dpserve_verify.privacy.filter import Filter
 
 
@@ -41,23 +39,16 @@ def register(writer: Writer, registration: Registration, compared: Collection[st
     relation do not go together or with the families, or the schema names profiles that the ledger does not have
     so, NameTaken where the name or the rows are registered, UnknownName for a dataset to join.
     """
-    name, identity = check_name("dataset", registration.name), str(uuid.uuid4())
-    connection = writer.connection
-    if connection.execute(select(dataset_table.c.seq).where(dataset_table.c.name == name)).first():
-        raise NameTaken(f"dataset={name}: is registered already; a budget is given once", dataset=name)
-    _require_new_rows(connection, registration.commitment)
-    if registration.unit.contributions > 1 and registration.relation is Relation.REPLACE_ONE:
-        raise InputError(
-            f"contributions={registration.unit.contributions}: must be 1 under replace-one, where the number of rows "
-            "is public: another person may bring another number"
-        )
+    name, identity, connection = registration.name, str(uuid.uuid4()), writer.connection
     families = [family.identity for dataset in registration.families for family in load(connection, dataset).families]
     refined = require_profiles(connection, registration.refined, families)
     registration = replace(registration, refined=refined)
     if registration.budget is not None:
-        seq, members = _new_family(writer, registration, registration.budget, identity)
+        members = [identity]
+        seq = _new_family(writer, registration, registration.budget, identity)
     else:
-        seq, members = _join(writer, registration, identity)
+        members = [*dict.fromkeys(families)]
+        seq = writer.append("dataset-joined", **registration_fields(registration, identity), families=members)
     for dataset, theirs in connection.execute(select(dataset_table.c.name, dataset_table.c.families)):
         # two registrations at one moment do not miss each other: the later one was compared with the earlier
         if compared is not None and dataset not in compared and set(json.loads(theirs)).isdisjoint(members):
@@ -108,18 +99,13 @@ def change_budget(writer: Writer, name: str, epsilon: Decimal, reason: str, by: 
     writer.connection.execute(update(family_table).where(where).values(changed=seq))
 
 
-def _new_family(writer: Writer, registration: Registration, budget: Budget, identity: str) -> tuple[int, list[str]]:
+def _new_family(writer: Writer, registration: Registration, budget: Budget, identity: str) -> int:
     """Append a dataset that founds a family: its identity is the family's."""
-    budget.check_delta(registration.records)
     design, fields = Filter.design(budget), registration_fields(registration, identity)
     if registration.new_people:
-        _check_words(**asdict(registration.new_people))
         fields["new_people"] = asdict(registration.new_people)
-    called = check_name("family", registration.family_name or registration.name)
-    if called in family_names(writer.connection):
-        raise NameTaken(f"family={called}: is another family's name; give one with --family-name", family=called)
-    if called != registration.name:
-        fields["family_name"] = called
+    if registration.family_name not in (None, registration.name):
+        fields["family_name"] = registration.family_name
     seq = writer.append(
         "dataset-registered", **fields, family=identity, budget=budget.to_entry(), filter=design.to_json()
     )
@@ -127,68 +113,17 @@ def _new_family(writer: Writer, registration: Registration, budget: Budget, iden
     for part in parts:
         found_family(writer.connection, account_of(identity, part), seq, design)
     if registration.person is not None:
-        registration.person.check_delta(registration.records)
         design = Filter.design(registration.person)
         person_fields = {"dataset": registration.name, "family": identity}
         founded = writer.append(PERSON, **person_fields, budget=design.budget.to_entry(), filter=design.to_json())
         for part in parts:
             found_family(writer.connection, account_of(identity, part, person=True), founded, design)
-    return seq, [identity]
-
-
-def _join(writer: Writer, registration: Registration, identity: str) -> tuple[int, list[str]]:
-    """Append a dataset whose people are those of other datasets: it shares all their budgets."""
-    families: dict[str, Family] = {}
-    for name in registration.families:
-        block_rows.require_alone(writer.connection, name)
-        joined = load(writer.connection, name)
-        if joined.registration.person is not None:
-            raise InputError(
-                f"family: of dataset {name} one person has a total over all blocks, and rows of another dataset would "
-                f"be bounded apart from them; append them (dpserve dataset append {name}), or say that they are new"
-            )
-        families |= {family.identity: family for family in joined.families}
-    if len(families) > 1 and registration.unit.column is None:
-        raise InputError(
-            "unit=record: rows of several families need the column (unit) that names the person in all of them; else a "
-            "record of one family may stand in any number of joined rows, and nothing bounds that number"
-        )
-    if any(family.holdout is not None for family in families.values()):
-        if len(families) > 1:
-            raise InputError(
-                "family: one of these keeps rows aside by a key of its own; rows of several families can have no part"
-            )
-        if registration.unit.column is None:
-            raise InputError(
-                "unit=record: the family keeps rows aside, and where no column (unit) names the person, rows of "
-                "another dataset may be about people of either part"
-            )
-    for family in families.values():
-        if family.relation is Relation.REPLACE_ONE:
-            raise InputError(
-                "relation=replace-one: datasets of one family may differ in which people they hold, and then replacing "
-                "one changes a count that replace-one makes public; families need add-remove"
-            )
-        family.budget.check_delta(registration.records)
-        if registration.relation is not family.relation:
-            raise InputError(f"relation={registration.relation.value}: the family's is {family.relation.value}")
-        if registration.unit.name != family.unit.name:
-            raise InputError(f"unit={registration.unit.name}: the family's unit of privacy is the {family.unit.name}")
-    seq = writer.append("dataset-joined", **registration_fields(registration, identity), families=list(families))
-    return seq, list(families)
+    return seq
 
 
 def parts_of(family: Family) -> tuple[str | None, ...]:
     """Return the parts that have accounts of their own."""
     return (None,) if family.holdout is None else (None, HOLDOUT)
-
-
-def _require_new_rows(connection: Connection, commitment: str) -> None:
-    """Raise NameTaken where these rows are registered already: under two names they would have two budgets."""
-    query = select(dataset_table.c.name).where(dataset_table.c.commitment == commitment)
-    name = connection.execute(query).scalar() or block_rows.known_commitments(connection).get(commitment)
-    if name is not None:
-        raise NameTaken(f"data: these rows are registered already, as {name}", dataset=name)
 
 
 def _check_words(**words: str) -> None:

@@ -33,8 +33,6 @@ def change_person_total(log: TransparencyLog, name: str, epsilon: Decimal, why: 
         dataset = block_rows.load(writer.connection, name, signed=writer.signed)
         if dataset.person is None:
             raise InputError(f"dataset={name}: has no total for one person over all blocks that could be changed")
-        if dataset.registration.person is not None:
-            raise InputError(f"dataset={name}: its total for one person was declared at registration, and stays")
         found_person_total(writer, dataset, epsilon, why)
 
 
@@ -47,10 +45,6 @@ def found_person_total(writer: Writer, dataset: Dataset, epsilon: Decimal, why: 
     """
     family = dataset.families[0]
     budget = Budget(epsilon, family.budget.delta)
-    if dataset.person is None and epsilon < family.budget.epsilon:
-        raise InputError(f"person-epsilon={epsilon}: must be at least the total of a block, {family.budget.epsilon}")
-    if dataset.person is None and epsilon > family.budget.epsilon and why is None:
-        raise InputError(f"person-epsilon={epsilon}: is more than the family's total; say why (--reason)")
     design = family.filter.with_total(budget.epsilon)
     accounts = [_account(writer, dataset, part) for part in parts_of(family)]
     carried = [_carry(writer, dataset, account, design) for account in accounts]

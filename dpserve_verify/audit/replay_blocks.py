@@ -55,6 +55,11 @@ class Blocks:
         """Return whether a block was appended to a dataset: one whose first block lost its rows has not grown."""
         return bool(self.known.get(name, Grown()).blocks)
 
+    def name_of(self, commitment: str) -> str:
+        """Return the dataset whose block has this commitment; "" where none has."""
+        rows = ((name, block) for name, grown in self.known.items() for block in grown.blocks)
+        return next((name for name, block in rows if block.commitment == commitment), "")
+
     def check_people(self, value: Value, bounded: bool | None) -> None:
         """Judge what is said of people who may stand in other blocks as well. `bounded`: whether one of them has a
         total over all blocks; None: no column names them.
@@ -71,14 +76,20 @@ class Blocks:
     def judge_appended(self, seq: int, value: Value, family: str, parted: bool, bounded: bool | None) -> BlockState:
         """Judge `dataset-appended`: one more, whose accounts are named by the family's and its number."""
         grown = self.known.get(value["dataset"], Grown())
-        require(value["block"] == grown.last + 1 <= MOST, f"block={value['block']!r:.40}: must be {grown.last + 1}")
+        require(grown.last < MOST, f"dataset={value['dataset']}: has {MOST} blocks, the most there may be", "bad_input")
+        require(value["block"] == grown.last + 1, f"block={value['block']!r:.40}: must be {grown.last + 1}")
         judge_reading(value)
         self.check_people(value, bounded)
         period = value.get("period")
         if period is not None:
             since, until = _days(period)
-            periods = [_days(block.period) for block in grown.blocks if block.period is not None]
-            require(all(until < first or last < since for first, last in periods), "period: has days of another block")
+            for number, block in enumerate(grown.blocks, 2):
+                if block.period is None:
+                    continue
+                first, last = _days(block.period)
+                taken = f"since={since}, until={until}: block {number} has the days {first} to {last}"
+                details = {"dataset": value["dataset"], "block": number}
+                require(until < first or last < since, taken, "name_taken", **details)
         account = str(uuid5(UUID(family), f"block-{value['block']}"))
         holdout = str(uuid5(UUID(account), "holdout")) if parted else None
         state = BlockState(seq, value["commitment"], value["records"], period, account, holdout)
@@ -89,7 +100,8 @@ class Blocks:
         """Judge `blocks-dropped`: the rows of the oldest blocks are deleted; no reservation names them after that."""
         require(name in datasets, f"dataset={name!r:.80}: was never registered")
         grown = self.known.setdefault(name, Grown())
-        require(grown.dropped < upto <= grown.last, f"upto={upto!r:.40}: must be a block with rows")
+        rows = f"upto={upto}: must be from {grown.dropped + 1} to {grown.last}, whose rows are there"
+        require(grown.dropped < upto <= grown.last, rows, "bad_input")
         grown.dropped = upto
 
     def window(self, value: Value, reads: bool = True) -> tuple[int, int] | None:

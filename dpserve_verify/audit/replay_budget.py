@@ -12,7 +12,7 @@ from uuid import UUID, uuid5
 from dpserve_verify.audit.judge import Account, Value, judge_filter, read_budget, spelt
 from dpserve_verify.audit.replay_blocks import Blocks, judge_reading, merge_equal_blocks
 from dpserve_verify.entries.budgets import QuotaSet
-from dpserve_verify.entries.datasets import DatasetWithdrawn
+from dpserve_verify.entries.datasets import DatasetWithdrawn, require_bounded
 from dpserve_verify.errors import LedgerInvalid
 from dpserve_verify.formats.canonical import decimal_string, parse_decimal
 from dpserve_verify.privacy.budget import NANO, Budget, Relation, from_nano, nano, parse_relation
@@ -141,11 +141,13 @@ class Books:
         budget.check_delta(value["records"])
         criteria = judge_filter(budget, value["filter"])
         require(value["family"] == value["uuid"], "family: must be the dataset's own")
-        if "new_people" in value:
-            _words(value["new_people"], "reason", "by")
+        for field_name, text in value.get("new_people", {}).items():
+            is_line = len(text) <= 200 and text.isprintable()
+            require(is_line, f"{field_name}: must be 1 to 200 printable characters", "bad_input")
         called = value.get("family_name", value["dataset"])
         require("family_name" not in value or called != value["dataset"], "family_name: is the dataset's, and needless")
-        require(called not in self._names, f"family={called}: is another family's name")
+        taken = f"family={called}: is another family's name; give one with --family-name"
+        require(called not in self._names, taken, "name_taken", family=called)
         self._names[called] = value["uuid"]
         nothing = Figures(0, 0, (0,) * len(criteria))
         state = FamilyState(seq, relation, unit, Filter.design(budget), criteria, nothing, nothing, budget.epsilon)
@@ -164,35 +166,65 @@ class Books:
         relation, unit = self._rows(value)
         families = value["families"]
         require(len(set(families)) == len(families), "families: must be distinct")
-        parted = [identity for identity in families if identity in self.held]
-        require(not parted or len(families) == 1, "families: one keeps units aside by a key of its own")
-        bounded = (len(families) == 1 and not parted) or value["unit"]["column"] is not None
-        require(bounded, "unit: rows of several families need the column that names the person in all of them")
+        for identity in families:
+            self._require_alone(identity)
+        parted = any(identity in self.held for identity in families)
+        require_bounded(len(families) > 1, parted, value["unit"]["column"] is not None)
         for identity in families:
             family = self.family(identity)
+            add_remove = (
+                "relation=replace-one: datasets of one family may differ in which people they hold, and then replacing "
+                "one changes a count that replace-one makes public; families need add-remove"
+            )
+            require(family.relation is Relation.ADD_REMOVE, add_remove, "bad_input")
             family.budget.check_delta(value["records"])
-            require(relation is family.relation is Relation.ADD_REMOVE, "relation: families need add-remove")
-            founded = {name: dataset for name, dataset in self.datasets.items() if dataset.uuid == identity}
-            grows = any(name in self.blocks.known or dataset.promised for name, dataset in founded.items())
-            require(not grows, "families: one grows by blocks, and nobody joins it")
-            require(unit == family.unit, f"unit: must be the family's, {family.unit}")
+            related = f"relation={relation.value}: the family's is {family.relation.value}"
+            require(relation is family.relation, related, "bad_input")
+            protects = f"unit={unit}: the family's unit of privacy is the {family.unit}"
+            require(unit == family.unit, protects, "bad_input")
         self._enter(seq, value, tuple(families))
+
+    def _require_alone(self, identity: str) -> None:
+        """Raise InputError where the dataset that founded a family grows: nobody joins it."""
+        for name, dataset in self.datasets.items():
+            if dataset.uuid != identity:
+                continue
+            grows = (
+                f"family: dataset {name} grows by blocks, and rows of another dataset would be of no block; append "
+                f"them (dpserve dataset append {name}), or say that the people are new"
+            )
+            require(name not in self.blocks.known, grows, "bad_input")
+            apart = (
+                f"family: of dataset {name} one person has a total over all blocks, and rows of another dataset would "
+                f"be bounded apart from them; append them (dpserve dataset append {name}), or say that they are new"
+            )
+            require(dataset.promised is None, apart, "bad_input")
 
     def _rows(self, value: Value) -> tuple[Relation, str]:
         name, unit = value["dataset"], value["unit"]
-        registered = self.datasets.get(name)
-        require(registered is None, f"dataset={name}: was registered before, as entry {registered and registered.seq}")
-        for key in ("uuid", "commitment"):
-            require(value[key] not in self._once, f"{key}={value[key]:.80}: came before")
+        again = f"dataset={name}: is registered already; a budget is given once"
+        require(name not in self.datasets, again, "name_taken", dataset=name)
+        require(value["uuid"] not in self._once, f"uuid={value['uuid']:.80}: came before")
+        self._require_new_rows(value["commitment"])
         contributions, relation = unit["contributions"], parse_relation(value["relation"])
-        require(
-            contributions == 1 or relation is Relation.ADD_REMOVE, "unit: more than one contribution needs add-remove"
+        several = (
+            f"contributions={contributions}: must be 1 under replace-one, where the number of rows is public: another "
+            "person may bring another number"
         )
+        require(contributions == 1 or relation is Relation.ADD_REMOVE, several, "bad_input")
         targets = value.get("targets", [])
         require(len(set(targets)) == len(targets), "targets: must be two or more names, each once")
         require("firsts" not in value or contributions > 1, "firsts: needs more than one row of a person")
         judge_reading(value)
         return relation, unit["name"]
+
+    def _require_new_rows(self, commitment: str) -> None:
+        """Raise InputError where these rows are registered already: under two names they would have two budgets."""
+        if commitment not in self._once:
+            return
+        names = [name for name, dataset in self.datasets.items() if dataset.commitment == commitment]
+        name = names[0] if names else self.blocks.name_of(commitment)
+        require(False, f"data: these rows are registered already, as {name}", "name_taken", dataset=name)
 
     def _enter(self, seq: int, value: Value, families: tuple[str, ...]) -> None:
         self._once |= {value["uuid"], value["commitment"]}
@@ -242,18 +274,9 @@ class Books:
 
     def judge_appended(self, seq: int, value: Value) -> None:
         """Judge `dataset-appended`: rows of units who are in this block, with an account of the family's total."""
-        name = value["dataset"]
-        require(name in self.datasets, f"dataset={name!r:.80}: was never registered")
-        dataset = self.datasets[name]
-        of_family = [
-            dataset_name for dataset_name, state in self.datasets.items() if set(state.families) & set(dataset.families)
-        ] == [name]
-        require(
-            of_family and dataset.families == (dataset.uuid,), "dataset: must be the one of the family that it founded"
-        )
+        dataset = self.growing(value["dataset"])
         family = self.family(dataset.uuid)
-        require(family.relation is Relation.ADD_REMOVE and not dataset.remote, "dataset: cannot grow")
-        require(value["commitment"] not in self._once, f"commitment={value['commitment']:.80}: came before")
+        self._require_new_rows(value["commitment"])
         bounded = bool(dataset.people) if family.unit == "person" else None
         block = self.blocks.judge_appended(seq, value, dataset.uuid, bool(dataset.held), bounded)
         family.budget.check_delta(value["records"])
@@ -273,6 +296,24 @@ class Books:
         self.families[block.own] = account
         if block.held is not None:
             self.families[block.held] = replace(account, quotas={}, analysts={}, aside=True)
+
+    def growing(self, name: str) -> DatasetState:
+        """Return a dataset that may get a block. InputError says why it cannot."""
+        dataset = self.dataset(name)
+        remote = f"dataset={name}: its rows stay with their owners; blocks are of rows that are registered"
+        require(not dataset.remote, remote, "bad_input")
+        replaced = (
+            f"dataset={name}: blocks need add-remove: under replace-one a replaced unit may leave one block and enter "
+            "another, and how many rows each has would be public"
+        )
+        require(dataset.relation is Relation.ADD_REMOVE, replaced, "bad_input")
+        others = [each for each, state in self.datasets.items() if not {*state.families}.isdisjoint(dataset.families)]
+        shared = (
+            f"dataset={name}: shares its family with other datasets, whose rows are of no block: register a dataset of "
+            "its own, which grows"
+        )
+        require(others == [name] and self.datasets[name].families == (dataset.uuid,), shared, "bad_input")
+        return self.datasets[name]
 
     def judge_budget_changed(self, seq: int, value: Value) -> None:
         """Judge `budget-changed`: another total at the same delta, orders and weights; what was spent stays."""
@@ -440,12 +481,6 @@ class Books:
             return (cost,)
         at = dict(zip(dataset.orders, cost.rdp, strict=True))
         return tuple(replace(cost, rdp=tuple(at[order] for order, _ in family.criteria)) for family in families)
-
-
-def _words(value: Value, *names: str) -> None:
-    for name in names:
-        text = value[name]
-        require(isinstance(text, str) and 1 <= len(text) <= 200, f"{name}: must be 1 to 200 characters")
 
 
 def costs_of(costs: tuple[Figures, ...], dataset: DatasetState) -> tuple[Figures, ...]:

@@ -48,23 +48,23 @@ def _later_total(books: Books, seq: int, value: Value) -> None:
     """Judge a total that is founded when a dataset grows first, or changed later: it has used what the account before
     it has, and is another than the family's only with a reason.
     """
-    dataset = books.datasets.get(value["dataset"])
-    require(dataset is not None and dataset.families == (dataset.uuid,), "dataset: must have founded its one family")
-    assert dataset is not None
+    dataset = books.growing(value["dataset"])
     budget, family = read_budget(value["budget"]), books.family(value["family"])
     require(value["family"] == dataset.uuid, "family: must be the one that the dataset founded")
-    require(dataset.promised is None, "dataset: has declared its total for one person at registration")
-    require(family.relation is Relation.ADD_REMOVE and family.unit == "person", "dataset: has no column of persons")
+    declared = f"dataset={value['dataset']}: its total for one person was declared at registration, and stays"
+    require(dataset.promised is None, declared, "bad_input")
+    require(family.unit == "person", "dataset: has no column of persons")
     fresh = not books.blocks.has_grown(value["dataset"])
     require(bool(dataset.people) or fresh, "dataset: has grown without a total")
     stays = (budget.delta, budget.outside) == (family.budget.delta, family.budget.outside)
     require(stays, "budget: delta must be the family's, and what is set apart of it")
     require(("by" in value) == ("reason" in value), "by: must stand beside the reason, and nowhere else")
     founded = not dataset.people and budget.epsilon == family.budget.epsilon
-    require(founded or "reason" in value, "reason: must say why one person's total is another than the family's")
-    require(
-        bool(dataset.people) or budget.epsilon >= family.budget.epsilon, "budget: must not be below that of a block"
-    )
+    above = bool(dataset.people) or budget.epsilon >= family.budget.epsilon
+    below = f"person-epsilon={budget.epsilon}: must be at least the total of a block, {family.budget.epsilon}"
+    require(above, below, "bad_input")
+    unsaid = f"person-epsilon={budget.epsilon}: is another than the family's total; say why (--reason)"
+    require(founded or "reason" in value, unsaid, "bad_input")
     design = family.design.with_total(budget.epsilon)
     require(value["filter"] == design.to_json(), "filter: is not the one that the budget gives")
     names = [dataset.uuid, *dataset.held]

@@ -240,6 +240,28 @@ class RowsCompared(EntryForm):
         require(not unknown, f"concerns: {unknown!r:.80} are not registered before")
 
 
+def require_bounded(several: bool, parted: bool, names_people: bool) -> None:
+    """Raise InputError where rows that join families would not be bounded, or could be about people of either part.
+
+    Args:
+        several: whether they join more than one.
+        parted: whether one of these keeps units aside.
+        names_people: whether a column of them does.
+    """
+    unbounded = (
+        "unit=record: rows of several families need the column (unit) that names the person in all of them; else a "
+        "record of one family may stand in any number of joined rows, and nothing bounds that number"
+    )
+    require(names_people or not several, unbounded, "bad_input")
+    keys = "family: one of these keeps rows aside by a key of its own; rows of several families can have no part"
+    require(not (parted and several), keys, "bad_input")
+    either = (
+        "unit=record: the family keeps rows aside, and where no column (unit) names the person, rows of another "
+        "dataset may be about people of either part"
+    )
+    require(names_people or not parted, either, "bad_input")
+
+
 def require_open(archived: Container[tuple[str, str]], dataset: str) -> None:
     """Raise InputError where a dataset is archived: it takes no further job, schedule or block."""
     retired = (

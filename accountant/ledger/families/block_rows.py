@@ -21,7 +21,7 @@ from accountant.log.entries import Signed
 from accountant.log.newest import account_number
 from accountant.store.queries import LATER
 from accountant.store.store import body_at
-from accountant.store.tables import analyst_table, block_table, dataset_table, entry_table, family_table
+from accountant.store.tables import analyst_table, block_table, entry_table, family_table
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.formats.canonical import CanonicalError, parse_decimal
 from dpserve_verify.log.entry import Entry, read_entry
@@ -159,16 +159,6 @@ def require_window(dataset: Dataset, words: str | None) -> None:
     """Raise InputError where a dataset has grown, and a job does not say which blocks it reads."""
     if words is None and dataset.last is not None:
         raise InputError(f"blocks: which of the {dataset.last} of dataset {dataset.registration.name}? {SAY_BLOCKS}")
-
-
-def require_alone(connection: Connection, name: str) -> None:
-    """Raise InputError where a dataset has grown: nobody joins a family whose people stand in blocks."""
-    last = connection.execute(select(dataset_table.c.last).where(dataset_table.c.name == name)).scalar()
-    if last is not None:
-        raise InputError(
-            f"family: dataset {name} grows by blocks, and rows of another dataset would be of no block; append them "
-            f"(dpserve dataset append {name}), or say that the people are new"
-        )
 
 
 def known_commitments(connection: Connection) -> dict[str, str]:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledgers import advance, place, plan, registration, request, reserve
+from sqlalchemy import delete
 
 from accountant.audit.audit import audit_home
 from accountant.errors import BudgetRefused, NameTaken, UnknownName
@@ -22,6 +23,7 @@ from accountant.ledger.families.left import describe_budget, families_of, left
 from accountant.ledger.families.records import Unit
 from accountant.ledger.forecast import forecast
 from accountant.privacy.claims import claim
+from accountant.store.tables import dataset_table
 from dpserve_verify.audit.replay_budget import Books
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.privacy.budget import NANO, Budget, Relation
@@ -175,8 +177,22 @@ def test_the_audit_demands_the_persons_column_too():
     digests = {name: ledgers.hexes(name) for name in ("schema", "commitment")}
     for column, word in ((None, "need the column"), ("name", "never founded")):
         unit = {"name": "record", "column": column, "contributions": 1}
-        with pytest.raises(LedgerInvalid, match=word):
+        with pytest.raises((InputError, LedgerInvalid), match=word):
             Books().judge_joined(1, {**row, **digests, "unit": unit})
+
+
+def test_a_name_and_rows_are_taken_though_the_index_knows_nothing_of_them(home):
+    size = home.ledger.log.size()
+    with home.ledger.log.database.writing() as connection:
+        connection.execute(delete(dataset_table).where(dataset_table.c.name == "adult"))
+    for name, commitment, words in (
+        ("adult", "new", "is registered already"),
+        ("new", "adult", "registered already, as"),
+    ):
+        with pytest.raises(NameTaken, match=words) as refused:
+            home.ledger.register(replace(registration(name), commitment=ledgers.hexes(commitment)))
+        assert refused.value.details == {"dataset": "adult"}
+    assert home.ledger.log.size() == size
 
 
 def test_another_total_keeps_what_was_spent(home):

@@ -198,7 +198,7 @@ def test_a_dataset_that_grew_before_this_version_opens_and_says_so(home, monkeyp
         ({"carried": [{"used": {"pure": "0", "unbounded": 0, "rdp": {}}}] * 2}, "carried"),
         ({"carried": []}, "carried"),
         ({"budget": {"epsilon": "2", "delta": "0"}}, "reason"),
-        ({"budget": {"epsilon": "0.5", "delta": "0"}}, "reason|below"),
+        ({"budget": {"epsilon": "0.5", "delta": "0"}}, "at least the total of a block"),
         ({"largest": "2"}, "largest"),
         ({"filter": [{"order": "2", "weight": "1", "cap": "9"}]}, "filter"),
         ({"family": "00000000-0000-0000-0000-000000000000"}, "family"),

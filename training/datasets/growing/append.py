@@ -133,17 +133,15 @@ def append(
     if not 1 <= records <= MOST_RECORDS:
         raise InputError(f"records={records}: must be from 1 to {MOST_RECORDS}")
     dataset = home.ledger.dataset(name)
-    with home.ledger.log.database.reading() as connection:
-        block_appending.check_grows(connection, dataset)
+    block = NewBlock(name, "", records, by, period, new_rows, query, said_ids, **person.to_block())
+    with suppress(CameBetween):
+        block_appending.check_append(home.ledger.log, block, (dataset.last or 1) + 1)
     about = dataset.registration
     schema = replace(schema_of(home, dataset), records=records)
     types, dated = column_types(data, schema.form), None if period is None else _dated(schema, period)
     by_name, by_values = columns_to_watch(schema, types)
     naming = [*dict.fromkeys(filter(None, [about.unit.column, *by_name, *by_values]))]
     guard = Guard(home, APPEND, name, Asker(by, access))
-    block = NewBlock(name, "", schema.records, by, period, new_rows, query, said_ids, **person.to_block())
-    with suppress(CameBetween):
-        block_appending.check_append(home.ledger.log, block, (dataset.last or 1) + 1)
     while True:  # once more where another block came in between: it is compared with that one too
         dataset = home.ledger.dataset(name)
         others = [] if new_rows else [row for row in home.ledger.datasets() if row.family != dataset.family]
