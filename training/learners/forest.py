@@ -16,7 +16,7 @@ from dpserve_verify.errors import InputError
 from models.forms.trees import TreeEnsemble
 from training.learners.base.checks import check_whole, check_word
 from training.learners.base.class_weights import check_balance, class_weights
-from training.learners.base.cut_points import CellCounts, Cutting, Recut, counted_numbers, counts_noise, cutting, recut
+from training.learners.base.cut_points import Cutting, Recut, counted_numbers, cut_numbers, cutting
 from training.learners.base.private_learner import PrivateClassifier
 from training.learners.boosting.defaults import strength
 from training.learners.boosting.noisy_leaves import (
@@ -177,12 +177,7 @@ def _cut(session: Releaser, trees: int) -> Releaser:
         return session
     share = FINDING / (1 - FINDING) * trees / (2 * counted_numbers(public))
     noise = leaf_noise(public, float(session.unit) * (share if public.pure else sqrt(share)))
-
-    def counted(feature: int, of: Integers) -> NDArray[np.float64]:
-        counts = session.release(CellCounts(feature, of, norm_of(public), COUNT_ONE), noise)
-        return np.asarray(counts, np.float64) / COUNT_ONE
-
-    return Recut(session, recut(public, cuts.bins, counted, counts_noise(public, noise, norm_of(public))))
+    return Recut(session, cut_numbers(session, cuts, noise, norm_of(public), COUNT_ONE))
 
 
 def residuals(bound: int) -> NDArray[np.float64]:

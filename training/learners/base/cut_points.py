@@ -183,6 +183,20 @@ def recut(public: Public, bins: int, counted: Counting | None = None, noise: flo
     return tuple(features)
 
 
+def cut_numbers(
+    session: Releaser, cuts: Cutting, noise: Mechanism, norm: Norm = "l1", one: int = 1
+) -> tuple[Feature, ...]:
+    """Return the features with numbers cut so: where they are to be found, by counts of rows with this noise, in `one`
+    parts of a row.
+    """
+
+    def counted(feature: int, of: Integers) -> Floats:
+        return np.asarray(session.release(CellCounts(feature, of, norm, one), noise), np.float64) / one
+
+    in_rows = counts_noise(session.public, noise, norm)
+    return recut(session.public, cuts.bins, counted if cuts.where == "found" else None, in_rows)
+
+
 @lru_cache(maxsize=4096)  # every rehearsal does
 def evenly(grid: Grid, bins: int) -> tuple[float, ...]:
     """Return the edges that cut the cells into min(bins, cells) bins evenly."""

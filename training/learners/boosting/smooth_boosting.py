@@ -21,7 +21,6 @@ from models.parts.answers import Bends
 from training.learners.base.checks import check_flag, check_real, check_whole, check_word
 from training.learners.base.class_weights import Balance, balance_of, check_balance, class_weights
 from training.learners.base.cut_points import (
-    CellCounts,
     Cutting,
     Recut,
     Where,
@@ -29,8 +28,8 @@ from training.learners.base.cut_points import (
     counted_numbers,
     counts_noise,
     counts_share,
+    cut_numbers,
     cutting,
-    recut,
 )
 from training.learners.base.orders import ORDER_SHARE, Order, check_order, order_categories, ordered_places
 from training.learners.base.private_learner import PrivateClassifier
@@ -123,12 +122,7 @@ class SmoothBooster(PrivateClassifier):
         if cuts.where != "declared":
             together = float(counts_share(public, strength(public)))
             noise = DiscreteLaplace(_counting(session, 2 * counted_numbers(public), releases, together))
-
-            def counted(feature: int, of: Integers) -> Floats:
-                return np.asarray(session.release(CellCounts(feature, of), noise), np.float64)
-
-            in_rows = counts_noise(public, noise)
-            features = recut(public, cuts.bins, counted if cuts.where == "found" else None, in_rows)
+            features = cut_numbers(session, cuts, noise)
         if places:
             known = DiscreteLaplace(_counting(session, len(places), releases, ORDER_SHARE))
             in_rows = counts_noise(public, known)

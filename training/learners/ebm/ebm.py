@@ -25,15 +25,13 @@ from models.parts.pairs import JOINED, pair_name
 from training.learners.base.checks import check_real, check_whole
 from training.learners.base.class_weights import check_balance
 from training.learners.base.cut_points import (
-    CellCounts,
     Cutting,
     Recut,
     Where,
     check_cuts,
     counted_numbers,
-    counts_noise,
+    cut_numbers,
     cutting,
-    recut,
 )
 from training.learners.base.private_learner import PrivateClassifier, PrivateLearner, PrivateRegressor
 from training.learners.boosting.defaults import strength as signal
@@ -166,13 +164,7 @@ class DPEBM(PrivateLearner):
         cuts = self.cutting_of(session.public)
         if cuts.where == "declared":
             return session
-
-        def counted(feature: int, of: Integers) -> Floats:
-            counts = session.release(CellCounts(feature, of, noise.norm, GRID), noise.finding)
-            return np.asarray(counts, np.float64) / GRID
-
-        in_rows = counts_noise(session.public, noise.finding, noise.norm)
-        return Recut(session, recut(session.public, cuts.bins, counted if cuts.where == "found" else None, in_rows))
+        return Recut(session, cut_numbers(session, cuts, noise.finding, noise.norm, GRID))
 
     def engine_of(self, public: Public) -> str:
         """Return the engine: the one asked for, or by the public rule."""
