@@ -70,7 +70,7 @@ class _Server(uvicorn.Server):
 
     def look(self, place: Path) -> None:
         """Begin to end where another `dpserve serve` has taken over, or none has for ORPHAN_SECONDS."""
-        if not is_orphan():
+        if not is_orphan() or self._alone_since == float("inf"):
             return
         if not self._alone_since:
             self._alone_since = time.monotonic()

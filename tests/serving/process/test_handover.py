@@ -134,7 +134,8 @@ def test_serving_processes_that_nobody_takes_over_from_end(home):
     with running(home, command(port, 2.0), port, home.parent, warm.Popen) as server:
         _, alive = psutil.wait_procs(kill(server), timeout=PATIENCE)
         assert alive == []
-        assert "answering for 2 s unless another one comes" in server.log.read_text()
+        assert server.log.read_text().count("answering for 2 s unless another one comes") == 2  # each once
+        assert server.log.read_text().count("taking no more connections") == 2
     with socket.create_server(("127.0.0.1", port)):
         pass
 
