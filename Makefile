@@ -27,7 +27,7 @@ LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 -
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-package dpserve-verify
 
 # What plugs in: a distribution each, in extensions/.
-EXTENSIONS := parties cluster
+EXTENSIONS := parties cluster platform
 
 FULL := --extra train --extra serve --extra bento --extra sklearn --extra client --extra postgres --extra notebook
 IMAGE := --extra train --extra doors --extra client --extra postgres --extra notebook -c requirements/dev.txt
@@ -107,7 +107,7 @@ wheel: $(VENV)/dev.stamp ## Build what pip installs: dist/dpserve-VERSION-py3-no
 	@$(BIN)/python -m build --wheel --no-isolation --outdir dist verify > dist.log 2>&1 || { cat dist.log; exit 1; }
 	@for each in $(EXTENSIONS); do $(BIN)/python -m build --wheel --no-isolation --outdir dist extensions/$$each > dist.log 2>&1 || { cat dist.log; exit 1; }; done
 	@rm -rf build verify/build $(EXTENSIONS:%=extensions/%/build) dist.log serving/docs training/datasets/drafts/sample
-	@echo "pip install $$(echo dist/dpserve_verify-*.whl dist/dpserve_parties-*.whl dist/dpserve_cluster-*.whl) \"$$(echo dist/dpserve-*.whl)[train,serve,client]\""
+	@echo "pip install $$(echo dist/dpserve_verify-*.whl dist/dpserve_parties-*.whl dist/dpserve_cluster-*.whl dist/dpserve_platform-*.whl) \"$$(echo dist/dpserve-*.whl)[train,serve,client]\""
 
 docs: $(VENV)/dev.stamp ## Build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

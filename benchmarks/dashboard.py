@@ -40,12 +40,12 @@ from accountant.access.grants import Grant
 from accountant.home import Home
 from accountant.ledger.families.records import NewPeople, State, Why
 from benchmarks import made_ledger
+from dpserve_platform.replay.subjects import admit, source_by
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.store.bundle import ModelStore
 from serving.process.tokens import new_token
 from training.datasets.datasets import register
 from training.jobs import job
-from training.replay.subjects import admit, source_by
 from training.requests import EvaluationRequest, JobRequest, ProfileRequest
 
 ROOT = Path(__file__).parent.parent

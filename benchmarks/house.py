@@ -15,7 +15,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOMS = ("dpserve_verify", "accountant", "models", "training", "local", "dpserve_cluster", "serving", "dpserve")
+ROOMS = (
+    "dpserve_verify",
+    "accountant",
+    "models",
+    "training",
+    "local",
+    "dpserve_cluster",
+    "dpserve_platform",
+    "serving",
+    "dpserve",
+)
 SMALL = 5  # four lines under a signature of one
 Tree = dict[str, ast.Module]
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -21,7 +21,12 @@ from accountant.system.quiet import REPORTING
 from benchmarks import house
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("dpserve_verify", "accountant", "models", "training", "local", "dpserve_cluster", "serving", "dpserve")
+EXTENSIONS = {
+    "local",
+    "dpserve_cluster",
+    "dpserve_platform",
+}  # by entry points: no other room imports them
+ROOMS = ("dpserve_verify", "accountant", "models", "training", *sorted(EXTENSIONS), "serving", "dpserve")
 SOURCES = sorted(path.relative_to(ROOT).as_posix() for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 
 # What of training/ the doors may import. No other module of it is public: what it makes may hold rows.
@@ -43,6 +48,7 @@ PUBLIC_TRAINING = {
     "training.learners.choice",
     "training.learners.docs",
     "training.learners.job_words",
+    "training.learners.others",
     "training.measuring.answers.answers",
     "training.measuring.profile.profile",
     "training.measuring.profile.refine",
@@ -50,15 +56,11 @@ PUBLIC_TRAINING = {
     "training.measuring.profile.synthetic_rows",
     "training.measuring.worth.evaluate",
     "training.measuring.worth.public_rows",
-    "training.outside.admitted",
-    "training.outside.sources",
     "training.planning.job_views",
     "training.planning.other_noise",
     "training.planning.plans",
     "training.planning.price_engine",
     "training.planning.starts",
-    "training.replay.admission_checks",
-    "training.replay.subjects",
     "training.requests",
     "training.rows.schema.schema",
     "training.rows.schema.schema_text",
@@ -70,12 +72,15 @@ PUBLIC_TRAINING = {
 # What of serving/ an extension may: what a door, a page and a command are made of.
 PUBLIC_SERVING = {
     "serving.cli.backends",
+    "serving.cli.complete",
+    "serving.cli.data.schema",
     "serving.cli.requests",
     "serving.cli.server",
     "serving.cli.terminal",
     "serving.cli.tree",
     "serving.http",
     "serving.operations",
+    "serving.pages.datasets",
     "serving.pages.parts",
     "serving.rest.json_schemas",
     "serving.wire",
@@ -108,6 +113,17 @@ FOR_CAMPAIGNS = {
     "training.session",
 }
 
+# What of training/ learners of others need: what a learner is handed, how it is rehearsed, and rows to check it on.
+FOR_LEARNERS_OF_OTHERS = {
+    "training.calibration",
+    "training.datasets.made_up",
+    "training.finish.lease",
+    "training.learners",
+    "training.planning.plans",
+    "training.rows",
+    "training.session",
+}
+
 # A room may import itself and these. A dotted name allows that module alone.
 ARROWS = {
     "dpserve_verify": set(),  # it is installed with cryptography alone
@@ -116,6 +132,7 @@ ARROWS = {
     "training": {"dpserve_verify", "accountant", "models"},
     "local": {"dpserve_verify", "accountant", "models", *FOR_CAMPAIGNS, *PUBLIC_SERVING},
     "dpserve_cluster": {"dpserve_verify", "accountant", "models", "training.rows"},
+    "dpserve_platform": {"dpserve_verify", "accountant", "models", *FOR_LEARNERS_OF_OTHERS, *PUBLIC_SERVING},
     "serving": {"dpserve_verify", "accountant", "models", "dpserve", *PUBLIC_TRAINING},
     "dpserve": {
         "dpserve_verify",
@@ -123,7 +140,6 @@ ARROWS = {
         "training.notebook",
     },  # by dpserve.learners alone; the client needs nothing of ours
 }
-EXTENSIONS = {"local", "dpserve_cluster"}  # they plug in by entry points: no other room may import them
 OUTSIDE = {"tests", "benchmarks", "studies", "examples", "docs"}
 
 # Folder: rooms, and which folders of each it may import ("." is the room itself). Imports for types alone are left out.
@@ -186,10 +202,10 @@ training/jobs: dpserve_verify(. formats privacy system) accountant(. access home
     rows/schema session)
 training/kinds: dpserve_verify(. certificates keys privacy system) accountant(. access certificates home ledger
     ledger/families system) models(answers forms profile worth) training(datasets finish learners measuring
-    measuring/answers measuring/profile measuring/worth outside planning requests rows/partitions rows/schema session
+    measuring/answers measuring/profile measuring/worth planning requests rows/partitions rows/schema session
     tuning)
-training/learners: dpserve_verify(. formats) accountant(. ledger/families privacy system) models(features forms)
-    training(learners/base learners/boosting outside requests rows/statistics session)
+training/learners: dpserve_verify(. formats) accountant(. ledger ledger/families privacy system) models(features
+    forms) training(learners/base learners/boosting requests rows/statistics session)
 training/learners/base: dpserve_verify(. privacy) accountant(. noise privacy system) models(explain features forms
     onnx parts) training(calibration rows/packed rows/partitions rows/schema session)
 training/learners/boosting: dpserve_verify(. privacy) accountant(noise) models(features forms parts)
@@ -210,13 +226,9 @@ training/measuring/worth: dpserve_verify(. certificates privacy) accountant(. ac
 training/notebook: dpserve_verify(. formats privacy) accountant(. access home ledger/families privacy system)
     models(parts) training(calibration datasets/drafts jobs learners/base requests rows/people rows/schema rows/tables
     session)
-training/planning: dpserve_verify(. certificates formats privacy system) accountant(. access home ledger ledger/families
-    privacy system) models(features forms parts store) training(calibration learners learners/ebm outside requests
-    rows/packed rows/partitions rows/schema session tuning)
-training/outside: dpserve_verify(. certificates formats keys log privacy system) accountant(home ledger
-    ledger/families noise privacy system) models(forms parts) training(calibration rows rows/partitions session)
-training/replay: dpserve_verify(. privacy system) accountant(. home ledger ledger/families noise) models(features)
-    training(calibration datasets finish learners outside planning rows/partitions rows/schema rows/tables session)
+training/planning: dpserve_verify(. certificates formats privacy system) accountant(. access home ledger
+    ledger/families privacy system) models(features forms parts store) training(calibration learners learners/ebm
+    requests rows/packed rows/partitions rows/schema session tuning)
 training/requests: dpserve_verify(. privacy) accountant(. ledger/families) models(features)
 training/rows: dpserve_verify(.) accountant(home system)
 training/rows/kernels: accountant(system)
@@ -273,8 +285,8 @@ serving/cli/backends/server: dpserve_verify(. audit certificates keys log system
     system) models(answers features profile store worth) training(datasets measuring/profile requests rows/tables)
     serving(cli/backends operations wire) dpserve(.)
 serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificates home ledger ledger/families)
-    models(answers profile) training(datasets datasets/drafts datasets/growing learners measuring/profile outside
-    replay requests rows/schema rows/tables) serving(cli cli/backends operations wire)
+    models(answers profile) training(datasets datasets/drafts datasets/growing learners measuring/profile requests
+    rows/schema rows/tables) serving(cli cli/backends operations wire)
 serving/cli/released: dpserve_verify(. certificates system) accountant(system) models(edit explain features forms store
     worth) serving(cli operations)
 serving/http: dpserve_verify(. formats) accountant(. access home ledger/families system) training(planning)
@@ -284,7 +296,7 @@ serving/operations: dpserve_verify(. entries privacy) accountant(. access home l
     process/watch rest wire) dpserve(.)
 serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. access audit certificates home keys
     ledger ledger/families log store system) models(answers edit explain features parts profile store worth)
-    training(datasets datasets/drafts kinds learners measuring/profile outside planning replay
+    training(datasets datasets/drafts kinds learners measuring/profile planning
     requests rows/schema) serving(http operations pages/parts process process/config process/watch rest wire)
 serving/pages/parts: dpserve_verify(. entries formats log privacy) accountant(. access home ledger ledger/families store
     system) models(explain features forms worth) training(learners) serving(http process wire)
@@ -296,10 +308,19 @@ serving/process/watch: dpserve_verify(. audit certificates log system) accountan
 serving/process/workers: dpserve_verify(.) accountant(home system) serving(process/config process/watch)
 serving/rest: dpserve_verify(. certificates formats log privacy) accountant(. access certificates home ledger
     ledger/families system) models(explain features onnx parts store worth) training(datasets datasets/drafts jobs kinds
-    measuring/profile outside planning replay requests rows/schema) serving(http process process/config process/watch
-    wire)
+    measuring/profile planning requests rows/schema) serving(http process process/config process/watch wire)
 serving/wire: dpserve_verify(. formats system) accountant(. system) models(features)
 dpserve: dpserve_verify(. audit certificates keys log)
+dpserve_platform:
+dpserve_platform/commands: dpserve_verify(privacy) accountant(home ledger ledger/families) dpserve_platform(outside
+    replay) serving(cli cli/backends cli/data)
+dpserve_platform/doors: dpserve_verify(. formats) accountant(access home ledger ledger/families)
+    dpserve_platform(outside replay) serving(http pages pages/parts rest wire)
+dpserve_platform/outside: dpserve_verify(. certificates formats keys log privacy system) accountant(home ledger
+    ledger/families noise privacy system) models(forms parts) training(calibration rows rows/partitions session)
+dpserve_platform/replay: dpserve_verify(. privacy system) accountant(. home ledger ledger/families noise)
+    models(features) training(calibration datasets finish learners planning rows/partitions rows/schema rows/tables
+    session) dpserve_platform(outside)
 dpserve_cluster: dpserve_verify(.) accountant(. system) models(. features) training(rows rows/partitions rows/schema
     rows/tables)
 """
@@ -514,6 +535,9 @@ BAD = [
     (arrows, "serving/cli/app.py", 'campaigns = later("local.campaign.campaigns")'),
     (arrows, "local/doors/pages.py", "from serving.pages import home"),
     (arrows, "training/datasets/datasets.py", "from dpserve_cluster.driver import open_cluster"),
+    (arrows, "training/planning/plans.py", "from dpserve_platform.outside import admitted"),
+    (arrows, "serving/cli/app.py", 'TREE = later("dpserve_platform.commands.tree")'),
+    (arrows, "dpserve_platform/outside/admitted.py", "from training.jobs import job"),
     (arrows, "serving/rest/jobs.py", "from training.learners import LazyBB"),
     (arrows, "serving/app.py", "import training"),
     (arrows, "serving/app.py", "import importlib\nimportlib.import_module('training.session.session')"),

@@ -6,13 +6,17 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from core_alone import core_alone, run_alone
 from small_home import DATA, free_port, running, write_files
 
 from accountant.system import extensions
-from serving.cli.app import TREE
+from serving.cli.app import CORE, TREE
+
+EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "naive_bayes.py"
+BY_BAYES = ("--learner", "outside", "--set", "code=bayes")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +43,8 @@ def trained(python, tmp_path_factory):
 def test_no_module_and_no_entry_point_of_an_extension_is_there(python, tmp_path):
     look = (
         "import importlib.util; from accountant.system.extensions import entry_points\n"
-        "print([name for name in ('local', 'dpserve_cluster') if importlib.util.find_spec(name)], entry_points())"
+        "every = ('local', 'dpserve_cluster', 'dpserve_platform')\n"
+        "print([name for name in every if importlib.util.find_spec(name)], entry_points())"
     )
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run([python, "-c", look], cwd=tmp_path, env=kept, capture_output=True, text=True)
@@ -59,22 +64,67 @@ def test_the_core_alone_predicts_and_audits(python, trained):
     assert len(out.read_text().splitlines()) > 1000
 
 
-@pytest.mark.parametrize("command", ["campaign", "institution"])
-def test_a_command_of_an_extension_says_what_brings_it(command, python, tmp_path):
-    assert command in TREE
-    assert command in extensions.EXTENSIONS["parties"].commands
-    done = run_alone(python, tmp_path / "home", command, "show", "--json")
+@pytest.mark.parametrize(
+    ("command", "name"), [("campaign", "parties"), ("institution", "parties"), ("learner check", "platform")]
+)
+def test_a_command_of_an_extension_says_what_brings_it(command, name, python, tmp_path):
+    assert command in extensions.EXTENSIONS[name].commands
+    done = run_alone(python, tmp_path / "home", *command.split(), "show", "--json")
     assert done.returncode == 2
     assert json.loads(done.stdout)["error"]["code"] == "bad_input"
-    assert done.stderr.strip().endswith("pip install 'dpserve[parties]'")
+    assert done.stderr.strip().endswith(f"pip install 'dpserve[{name}]'")
+
+
+def test_the_commands_that_extensions_name_are_those_that_they_bring():
+    top, learner = TREE.keys() - CORE.keys(), TREE["learner"].leaves.keys() - {"list", "show"}
+    named = {command for extension in extensions.EXTENSIONS.values() for command in extension.commands}
+    assert named == {*top, *(f"learner {name}" for name in learner)}
 
 
 def test_a_cluster_without_its_extension_is_refused_before_the_charge(python, trained):
     words = ("train", "adult", "--learner", "lazybb", "--epsilon", "0.5", "--model", "n")
+    jobs = run_alone(python, trained, "job", "list", "--json").stdout
     done = run_alone(python, trained, *words, DPSERVE_ENGINE="dask://127.0.0.1:1")
     assert done.returncode == 2
     assert "dpserve-cluster: not installed here; it does jobs over rows on several hosts" in done.stderr
-    assert len(json.loads(run_alone(python, trained, "job", "list", "--json").stdout)["jobs"]) == 1
+    assert run_alone(python, trained, "job", "list", "--json").stdout == jobs
+
+
+@pytest.fixture(scope="module")
+def admitted(trained):
+    """The same home, where a steward with the extension admitted a learner of others and trained a model by it."""
+    for words in (
+        ["learner", "admit", f"{EXAMPLE}:NaiveBayes", "--name", "bayes", "--reason", "two read it",
+         "--neighbours", "2"],
+        ["train", "adult", *BY_BAYES, "--epsilon", "0.5", "--model", "b"],
+    ):  # fmt: skip
+        done = run_alone(Path(sys.executable), trained, *words)
+        assert done.returncode == 0, (words, done.stderr)
+    return trained
+
+
+def test_a_learner_of_others_without_its_extension_is_refused_before_the_charge(python, admitted):
+    jobs = run_alone(python, admitted, "job", "list", "--json").stdout
+    for words in (
+        ["plan", "adult", *BY_BAYES, "--epsilon", "0.1"],
+        ["train", "adult", *BY_BAYES, "--epsilon", "0.1", "--model", "c"],
+        ["learner", "list"],
+        ["learner", "show", "bayes"],
+    ):
+        done = run_alone(python, admitted, *words)
+        assert (done.returncode, done.stdout) == (2, ""), words
+        assert "dpserve-platform: not installed here; it does learners of others" in done.stderr, words
+        assert done.stderr.strip().endswith("pip install 'dpserve[platform]'"), words
+    assert run_alone(python, admitted, "job", "list", "--json").stdout == jobs
+    assert run_alone(python, admitted, "learner", "show", "lazybb").returncode == 0
+
+
+def test_a_model_of_a_learner_of_others_verifies_and_predicts_without_its_extension(python, admitted):
+    test, out = str(DATA / "adult_test.parquet"), str(admitted.parent / "of-others.csv")
+    for words in (["verify", str(admitted / "models" / "b" / "1")], ["predict", "b", "--data", test, "--out", out],
+                  ["model", "show", "b"], ["job", "list"], ["ledger", "audit"]):  # fmt: skip
+        done = run_alone(python, admitted, *words)
+        assert done.returncode == 0, (words, done.stderr)
 
 
 @pytest.mark.server
@@ -83,9 +133,10 @@ def test_the_core_alone_serves(python, trained):
     command = [str(python), "-m", "serving.cli", "serve", "--port", str(port), "--workers", "1"]
     with running(trained, command, port, trained.parent, PYTHONPATH="") as server:
         assert server.predict("m").status_code == 200
-        assert "/ui/campaigns" not in server.get("/ui").text
-        assert server.get("/ui/campaigns").status_code == 404
-        assert not any("campaign" in path for path in server.get("/docs.json").json()["paths"])
+        for name in ("campaigns", "learners"):
+            assert f"/ui/{name}" not in server.get("/ui").text
+            assert server.get(f"/ui/{name}").status_code == 404
+            assert not any(f"/{name}" in path for path in server.get("/docs.json").json()["paths"])
         assert server.get("/v1/campaigns/survey", scope=None).status_code == 401
         assert server.get("/v1/campaigns/survey").status_code == 404
 
@@ -112,7 +163,11 @@ def test_commands_of_the_core_read_no_entry_points(trained):
         "import sys; from serving.cli.app import run; run(sys.argv[1:])\n"
         "from accountant.system.extensions import entry_points; print(entry_points.cache_info().currsize)"
     )
-    for words, read in ((["dataset", "list"], "0"), (["campaign", "--help"], "1")):
+    for words, read in (
+        (["dataset", "list"], "0"),
+        (["learner", "show", "lazybb"], "0"),
+        (["campaign", "--help"], "1"),
+    ):
         environment = {**os.environ, "DPSERVE_HOME": str(trained)}
         command = [sys.executable, "-c", look, *words]
         done = subprocess.run(command, env=environment, cwd=trained.parent, capture_output=True, text=True)
@@ -123,6 +178,7 @@ def test_what_an_extension_brings_stands_where_it_did():
     names = list(TREE)
     at = names.index("campaign")
     assert names[at - 1 : at + 5] == ["job", "campaign", "aggregator", "institution", "owner", "model"]
+    assert list(TREE["learner"].leaves) == ["list", "show", "check", "admit", "remove"]
 
 
 def test_of_two_distributions_of_one_name_the_first_on_the_path_counts(tmp_path, monkeypatch):

@@ -38,7 +38,7 @@ PROJECT = PYPROJECT["project"]
 VERIFIER = tomllib.loads((ROOT / "verify" / "pyproject.toml").read_text("utf-8"))
 EXTENSIONS = {  # room -> what its distribution says of itself
     room: tomllib.loads((ROOT / "extensions" / folder / "pyproject.toml").read_text("utf-8"))
-    for room, folder in {"local": "parties", "dpserve_cluster": "cluster"}.items()
+    for room, folder in {"local": "parties", "dpserve_cluster": "cluster", "dpserve_platform": "platform"}.items()
 }
 
 

@@ -2,11 +2,12 @@
 
 The core names no module of an extension. It asks for a group of entry points where it would have a list of its own:
 
-- `dpserve.commands`: nodes of the tree of commands (`serving.cli.tree`);
+- `dpserve.commands`: nodes of the tree of commands (`serving.cli.tree`); `dpserve.commands.learner`: those of a branch;
 - `dpserve.doors`: operations over REST; `dpserve.pages`: doors that are pages;
 - `dpserve.places`: places of the navigation; `dpserve.templates`: packages with a folder `templates/`;
 - `dpserve.kinds`: the steps of kinds of jobs, by kind;
-- `dpserve.engines`: what answers about rows in place of this process.
+- `dpserve.engines`: what answers about rows in place of this process;
+- `dpserve.others`: what runs learners of others.
 
 Nothing is read or imported before a group is asked for, and then the distributions of dpserve alone: what every
 installed package says of itself would take longer than most commands.
@@ -37,7 +38,7 @@ class Extension:
         says: What it does.
         keeps: The files that only it makes in a home; a home that has some is served with it alone. None: it makes
             none.
-        commands: Its commands.
+        commands: Its commands, each by its whole name.
     """
 
     says: str
@@ -51,6 +52,10 @@ EXTENSIONS = {
         "campaigns among owners, aggregators and institutions",
         "campaigns/*/*",
         ("campaign", "aggregator", "institution", "owner"),
+    ),
+    "platform": Extension(
+        "learners of others, and checks by record and play",
+        commands=("learner check", "learner admit", "learner remove"),
     ),
 }
 
@@ -78,6 +83,13 @@ def load(group: str) -> tuple[Any, ...]:
         for point in brought
         for module in [lazy_import.load(point.module)]
     )
+
+
+def brought(group: str, name: str) -> Any:
+    """Return what an extension brings to a group that is its own. InputError where it is not installed."""
+    for each in load(group):
+        return each
+    raise absence(name)
 
 
 def absence(name: str) -> InputError:

@@ -20,13 +20,12 @@ import typer
 from typer.exceptions import Abort, TyperException
 from typer.main import get_command
 
-from accountant.system.extensions import check_command
 from accountant.system.lazy_import import without_extra
 from dpserve_verify.errors import DpserveError, TooMuch
 from serving.cli.backends.choice import Needs
 from serving.cli.hints import with_next_step
 from serving.cli.terminal import Json, note, paint
-from serving.cli.tree import Branch, Command, LazyGroup, Leaf, Nodes, WithExtensions
+from serving.cli.tree import Branch, LazyGroup, Leaf, Nodes, WithExtensions
 
 EITHER, NOTHING = Needs.EITHER, Needs.NOTHING
 GARBAGE = 50_000  # new objects between two looks for garbage: few commands live to see the first
@@ -80,13 +79,13 @@ CORE: Nodes = {
     ),
     "learner": Branch(
         "Learners: what can be trained, what each takes, and whether one keeps its promise.",
-        {
-            "list": Leaf("data.learners:list_learners", needs=NOTHING),
-            "show": Leaf("data.learners:show_learner", needs=NOTHING),
-            "check": Leaf("data.learners:check_learner", needs=NOTHING),
-            "admit": Leaf("data.learners:admit_learner", instead="The steward admits it there"),
-            "remove": Leaf("data.learners:remove_learner", instead="The steward removes it there"),
-        },
+        WithExtensions[Leaf](
+            {
+                "list": Leaf("data.learners:list_learners", needs=NOTHING),
+                "show": Leaf("data.learners:show_learner", needs=NOTHING),
+            },
+            "commands.learner",
+        ),
     ),
     "job": Branch(
         "Jobs: what was asked for, how far it is, what became of it.",
@@ -166,7 +165,7 @@ CORE: Nodes = {
         },
     ),
 }
-TREE: Nodes = WithExtensions(CORE, before="model")
+TREE: Nodes = WithExtensions[Leaf | Branch](CORE, "commands", before="model")
 
 
 class Root(LazyGroup):
@@ -174,13 +173,6 @@ class Root(LazyGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(TREE, **attributes)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Command | None:
-        """Return a command. InputError where it is one of an extension that is not installed."""
-        command = super().get_command(ctx, cmd_name)
-        if command is None:
-            check_command(cmd_name)
-        return command
 
 
 READS_FILES = ("dataset", "schema", "predict", "verify")  # of others, maybe: none takes more than half of a machine

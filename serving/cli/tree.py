@@ -62,30 +62,30 @@ class Branch:
 
 
 Nodes = Mapping[str, Leaf | Branch]
+Node = TypeVar("Node", bound=Leaf | Branch)
 
 
-class WithExtensions(Mapping[str, Leaf | Branch]):
-    """The nodes of the core, and `before` one of them those of extensions, which are looked for when a name is none of
-    the core's, or all are listed.
+class WithExtensions(Mapping[str, Node]):
+    """The nodes of the core, and `before` one of them, or behind all, those that extensions bring to a group, which are
+    looked for when a name is none of the core's, or all are listed.
     """
 
-    def __init__(self, core: Nodes, before: str) -> None:
-        self._core, self._before = core, before
+    def __init__(self, core: Mapping[str, Node], group: str, before: str = "") -> None:
+        self._core, self._group, self._before = core, group, before
 
-    def __getitem__(self, name: str) -> Leaf | Branch:
+    def __getitem__(self, name: str) -> Node:
         return self._core[name] if name in self._core else self._brought()[name]
 
     def __iter__(self) -> Iterator[str]:
-        for name in self._core:
-            if name == self._before:
-                yield from self._brought()
-            yield name
+        names = list(self._core)
+        at = names.index(self._before) if self._before else len(names)
+        yield from (*names[:at], *self._brought(), *names[at:])
 
     def __len__(self) -> int:
         return len(self._core) + len(self._brought())
 
-    def _brought(self) -> Nodes:
-        return dict(ChainMap(*extensions.load("commands")))
+    def _brought(self) -> Mapping[str, Node]:
+        return dict(ChainMap(*extensions.load(self._group)))
 
 
 class LazyGroup(TyperGroup):
@@ -101,18 +101,27 @@ class LazyGroup(TyperGroup):
         return list(self._nodes)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Command | None:
-        """Return, for a list, a command with its name and summary alone."""
+        """Return, for a list, a command with its name and summary alone. InputError where an extension that is not
+        installed brings it.
+        """
         node = self._nodes.get(cmd_name)
-        return None if node is None else TyperCommand(cmd_name, help=node.summary)
+        if node is None:
+            extensions.check_command(f"{_group_of(ctx)} {cmd_name}".strip())
+            return None
+        return TyperCommand(cmd_name, help=node.summary)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Return the real command, to be run."""
         name, command, rest = super().resolve_command(ctx, args)
         node = self._nodes.get(str(name))
         if isinstance(node, Leaf) and "--help" not in rest:
-            group = ctx.command_path.partition(" ")[2]
-            check_needs(f"{group} {name}".strip(), node.needs, node.instead)
+            check_needs(f"{_group_of(ctx)} {name}".strip(), node.needs, node.instead)
         return name, command and self.commands[str(name)], rest
+
+
+def _group_of(ctx: Any) -> str:
+    """Return the name of the group that a context is of, without that of the program."""
+    return str(ctx.command_path).partition(" ")[2]
 
 
 class _Commands(Mapping[str, Command]):

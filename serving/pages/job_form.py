@@ -21,6 +21,7 @@ from accountant.ledger import learner_admissions
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.learner_admissions import OUTSIDE, VOUCHED
+from accountant.system import extensions
 from dpserve_verify.errors import InputError
 from models.features.reading import READING
 from serving.http.routes import in_thread
@@ -156,7 +157,11 @@ def _fitting(home: Home, dataset: Dataset | None, target: str) -> list[dict[str,
 
 
 def _of_others(home: Home, dataset: str) -> list[dict[str, Any]]:
-    """Return the learners of others that are admitted for jobs on a dataset, as the form shows learners."""
+    """Return the learners of others that are admitted for jobs on a dataset, as the form shows learners; none where
+    what runs them is not installed.
+    """
+    if not extensions.is_installed("platform"):
+        return []
     lines = []
     for value in (entry.value for entry in learner_admissions.admissions(home.ledger)):
         if not dataset or dataset in value.get("datasets", [dataset]):

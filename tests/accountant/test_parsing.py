@@ -18,7 +18,7 @@ from accountant.system.numpy_files import PARSING, literal, map_array
 
 THREADS, TIMES = 4, 2_000
 HEAD = "{'descr': '<i8', 'fortran_order': False, 'shape': (3,), }"
-ROOMS = ("accountant", "training", "local", "dpserve_cluster", "models", "serving", "dpserve")
+ROOMS = ("accountant", "training", "local", "dpserve_cluster", "dpserve_platform", "models", "serving", "dpserve")
 
 
 class Left:

@@ -29,7 +29,7 @@ from training.learners import LEARNERS
 pytestmark = pytest.mark.slow
 
 DOCS = ROOT / "docs"
-ROOMS = ("accountant", "models", "training", "local", "dpserve_cluster", "serving", "dpserve")
+ROOMS = ("accountant", "models", "training", "local", "dpserve_cluster", "dpserve_platform", "serving", "dpserve")
 HOUSE = (*ROOMS, "dpserve_verify", "tests", "extensions")
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 LOADS = {"link": "href", "script": "src", "img": "src", "iframe": "src", "source": "src"}
@@ -214,7 +214,7 @@ SHOWN_ALONE = {  # pages with commands that no test runs as they stand there, an
     "remote.md": "a picture",
     "sources.md": "stores and databases of one's own: tests/training/rows/test_duck.py, make stores-test",
     "serving.md": "a bento: tests/serving/test_service.py builds one",
-    "vouched.md": "packages of others: tests/training/outside/test_vouched.py runs a program",
+    "vouched.md": "packages of others: tests/dpserve_platform/outside/test_vouched.py runs a program",
     "witnesses.md": "witnesses of others: tests/accountant/log/test_witness.py",
 }
 

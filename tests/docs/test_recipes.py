@@ -16,7 +16,7 @@ import pytest
 from accountant.store.engines import FORMS
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("accountant", "models", "training", "local", "dpserve_cluster", "serving", "dpserve")
+ROOMS = ("accountant", "models", "training", "local", "dpserve_cluster", "dpserve_platform", "serving", "dpserve")
 
 LEARNER = '''"""A toy: trees whose splits are public; a leaf says for which class its noisy counts are."""
 

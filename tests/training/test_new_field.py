@@ -16,7 +16,17 @@ import pytest
 from ledgers import copy, prepared
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("dpserve_verify", "accountant", "models", "training", "local", "dpserve_cluster", "serving", "dpserve")
+ROOMS = (
+    "dpserve_verify",
+    "accountant",
+    "models",
+    "training",
+    "local",
+    "dpserve_cluster",
+    "dpserve_platform",
+    "serving",
+    "dpserve",
+)
 AFTER = (
     "    idempotency_key: Key = None\n\n\n@dataclass(frozen=True, config=CLOSED)\nclass ScheduleRequest(JobRequest):\n"
 )

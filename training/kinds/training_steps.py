@@ -18,9 +18,8 @@ from training.finish.lease import Lease, this_process
 from training.finish.release import finish, keep
 from training.kinds.job_steps import JobSteps, Learn
 from training.learners.job_words import TUNING
+from training.learners.others import OF_OTHERS, others
 from training.measuring.worth.evaluate import plan_following
-from training.outside import admitted
-from training.outside.vouched import OF_OTHERS, check_runs
 from training.planning.job_views import following
 from training.planning.plans import plan, request_of
 from training.requests import JobRequest
@@ -91,7 +90,7 @@ class TrainingSteps(JobSteps):
     def check(self) -> None:
         """Raise where the learner of others that it names is not kept as it was admitted, or cannot run here."""
         if self.request.learner in OF_OTHERS:
-            check_runs(admitted.of_job(self.home, self.request.parameters).source)
+            others().check_runs(self.home, self.request.parameters)
 
     def learner(self, schema: Schema) -> Learn:
         """Return what learns."""

@@ -14,7 +14,7 @@ from dpserve_verify.formats.canonical import decimal_string
 from training.learners import LEARNERS
 from training.learners.base.checks import OWN, read_parameter
 from training.learners.base.estimator import parameters_of
-from training.outside.vouched import OF_OTHERS
+from training.learners.others import OF_OTHERS, others
 from training.session.learner import Learner
 
 LATER = {
@@ -35,7 +35,7 @@ Stored = str | int | bool | None
 def learner_of(name: str, parameters: Mapping[str, Any] | None = None) -> Learner:
     """Return the learner of that name with these public parameters; InputError names what it would take."""
     if name in OF_OTHERS:
-        return OF_OTHERS[name](None, dict(parameters or {}))
+        return others().learner_of(name, parameters or {})
     defaults_of(name)  # which says what names there are
     made: Learner = make_learner(LEARNERS[name], parameters)
     return made

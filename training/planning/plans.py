@@ -27,9 +27,8 @@ from training.learners import LEARNERS
 from training.learners.choice import choose
 from training.learners.expected import Expected, expected
 from training.learners.job_words import CHOSEN, CLOSES, chosen_to_json, window_to_json
+from training.learners.others import OF_OTHERS, others
 from training.learners.parameters import learner_of, stored
-from training.outside import admitted
-from training.outside.vouched import OF_OTHERS
 from training.planning import starts
 from training.planning.first_plan import of_part, require_learnable_size
 from training.planning.price_engine import ENGINE, UNKNOWN, fit, floor, offer, price_key, references, without_labels
@@ -148,7 +147,7 @@ def request_of(home: Home, dataset: Dataset, asked: JobRequest) -> tuple[Request
     if name in OF_OTHERS:
         if asked.tuning is not None:
             raise InputError(f"learner={name}: learners of others are not tuned privately; leave the grid out")
-        given = admitted.resolve(home, name, given, asked.dataset)
+        given = others().resolve(home, name, given, asked.dataset)
     if name == AUTO:
         schema = schema_of(home, dataset).question(target, given)
         choice = choose(public_of(dataset, schema, budget))

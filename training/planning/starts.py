@@ -31,7 +31,7 @@ from models.parts.answers import middle
 from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
 from training.learners.ebm.ebm import DPEBMClassifier
-from training.outside import admitted
+from training.learners.others import OF_OTHERS, others
 from training.requests import AUTO, JobRequest
 from training.rows.schema.schema import Schema
 from training.session.exact import Exact
@@ -95,9 +95,11 @@ def begin(home: Home, public: Public, learner: str, parameters: Parameters) -> P
     """Add the start, or the learner of others, that a job's parameters name to what it may know. InputError where
     that is of other classes, of none of the features, or not kept here any more.
     """
+    if learner in OF_OTHERS:
+        return others().begin(home, public, parameters)
     digest = parameters.get(PARAMETER)
     if learner != LEARNER or not digest:
-        return admitted.begin(home, public, learner, parameters)
+        return public
     ensemble = _read(home, str(digest))
     if not {feature.name for feature in ensemble.features}.intersection(feature.name for feature in public.features):
         raise InputError("public: the start reads none of the dataset's features")

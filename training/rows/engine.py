@@ -53,9 +53,7 @@ def engine_address() -> str | None:
 
 def cluster() -> ClusterEngine:
     """Return what asks a cluster. InputError where the extension that does is not installed."""
-    for engine in extensions.load("engines"):
-        return cast(ClusterEngine, engine)
-    raise extensions.absence("cluster")
+    return cast(ClusterEngine, extensions.brought("engines", "cluster"))
 
 
 def check_engine(files: Sequence[Path]) -> None:

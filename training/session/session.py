@@ -76,10 +76,10 @@ class Vouch:
 
 @dataclass(frozen=True)
 class Source:
-    """Somebody else's learner: its text, or those of a package's files as one (`training.outside.sources`), the class
-    in it, and who wrote it: a package and its version, or a path. `modules`: of installed packages, loaded for it
-    before the seal. `vouch`: of a program that reads rows. `own`: its classes that may answer queries of its own, by
-    what it was admitted with; None where it is checked.
+    """Somebody else's learner: its text, or those of a package's files as one, the class in it, and who wrote it: a
+    package and its version, or a path. `modules`: of installed packages, loaded for it before the seal. `vouch`: of a
+    program that reads rows. `own`: its classes that may answer queries of its own, by what it was admitted with; None
+    where it is checked.
     """
 
     text: str

@@ -31,14 +31,14 @@ from accountant.access import grants
 from accountant.access.grants import Grant
 from accountant.home import Home
 from accountant.ledger.families.records import Why
+from dpserve_platform.outside.sources import source_of
+from dpserve_platform.replay import subjects
 from local.campaign import campaigns
 from serving.pages.all import PAGES
 from serving.pages.parts.ui import PLACES
 from serving.process.tokens import new_token
 from serving.process.watch import audit_runs
 from training.jobs import job
-from training.outside.sources import source_of
-from training.replay import subjects
 from training.requests import ProfileRequest
 
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]

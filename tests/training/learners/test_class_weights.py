@@ -13,6 +13,7 @@ import pytest
 from exact_laws import canonical, neighbours, public_of, rows_of
 
 from accountant.errors import PlanMismatch, SchemaError
+from dpserve_platform.replay.tapes import moved, share_of
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Relation
 from models.features.features import BooleanFeature
@@ -31,7 +32,6 @@ from training.learners.ebm.queries import LeafSums
 from training.learners.ebm.residuals import SCORES, ClassResiduals
 from training.learners.parameters import learner_of, stored
 from training.notebook import Columns
-from training.replay.tapes import moved, share_of
 from training.rows.schema.schema import parse_schema
 from training.rows.statistics.tree_rows import Cut, Grown
 from training.session.session import Rehearsal, sensitivity_of

@@ -14,6 +14,7 @@ import pytest
 from draws import ALARM, refuted
 
 from accountant.noise.mechanisms import DiscreteLaplace
+from dpserve_platform.replay.tapes import moved, share_of
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import NumericFeature
@@ -39,7 +40,6 @@ from training.learners.boosting.lazybb_tree import LazyBBTree
 from training.learners.boosting.leaf_rules import one_rules
 from training.learners.boosting.reweighting import Scheduled
 from training.learners.parameters import learner_of, stored
-from training.replay.tapes import moved, share_of
 from training.rows.packed.cells import PARTS, Cells, grid_of
 from training.rows.partitions.rows import Rows
 from training.session.reach import reach

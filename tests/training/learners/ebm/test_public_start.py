@@ -13,6 +13,7 @@ import pytest
 from exact_laws import BOOLEAN
 
 from accountant.errors import PlanMismatch
+from dpserve_platform.replay.report import check
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
@@ -21,7 +22,6 @@ from training.learners.ebm.ebm import DPEBMClassifier
 from training.learners.ebm.public_start import ChanceSum, ClassSum, NumberSum, StartSum
 from training.learners.ebm.residuals import SCORES
 from training.planning.starts import learn_openly, score_of
-from training.replay.report import check
 from training.rows.partitions.partition import TARGET_GRID
 from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import parse_schema

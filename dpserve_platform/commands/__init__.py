@@ -1,0 +1,1 @@
+"""Commands that check a learner, admit one of others, and end its admission."""

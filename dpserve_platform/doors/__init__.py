@@ -1,0 +1,1 @@
+"""The doors of learners of others over REST, and their pages."""
