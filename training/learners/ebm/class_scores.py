@@ -36,9 +36,9 @@ class ClassScores(Model):
         self._hold(SCORES, min(CLIP, (HELD >> 1) // places), (classes,))
         self._slope, self._shares = 1.0, np.full(classes, 1 / classes)
 
-    def _made_residuals(self, lows: Any, highs: Any) -> ClassVectors:
+    def _made_residuals(self) -> ClassVectors:
         relation, norm = self.public.relation, self.noise.norm
-        return ClassVectors(self._constant, lows, highs, self._clip, relation, norm, self.weighed)
+        return ClassVectors(self._constant, *self.ends(), self._clip, relation, norm, self.weighed)
 
     def start_sum(self) -> type[StartSum]:
         """Return what compares the chances of all classes."""

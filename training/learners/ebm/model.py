@@ -72,7 +72,7 @@ class Model(ABC):
         self._constant: Any = np.zeros(scores, np.int64)[()]
         self._clip = 1.0  # the first sum is of all that there is
         self._caution = 1.0  # what steps are times: from a public start on
-        self._left = self._made_residuals(self._constant, self._constant)  # the last that were asked about
+        self._left = self._made_residuals()  # the last that were asked about
 
     def leaves(self, place: int) -> Integers:
         """Return the next public partition of a feature's bins, or a pair's cells."""
@@ -85,11 +85,15 @@ class Model(ABC):
         return cells_partition(features, self.joints[at], counts, self.pairs.leaves, mass, (at, epoch))
 
     @abstractmethod
-    def _made_residuals(self, lows: Any, highs: Any) -> Residuals:
-        """Return what is left to explain of a row whose score is in lows..highs."""
+    def _made_residuals(self) -> Residuals:
+        """Return what is left to explain of a row."""
+
+    def ends(self) -> tuple[Any, Any]:
+        """Return the lowest and the highest score that a row can have."""
+        return self._constant + sum(self._lows), self._constant + sum(self._highs)
 
     def _residuals(self) -> Residuals:
-        found = self._made_residuals(self._constant + sum(self._lows), self._constant + sum(self._highs))
+        found = self._made_residuals()
         self._left = self._left if found == self._left else found  # which knows its table already
         return self._left
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import log, pi, sqrt
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,11 +42,12 @@ class OneScore(Model):
         self._curvature = 1.0
         self._bends: Bends = ()
 
-    def _made_residuals(self, lows: Any, highs: Any) -> ClassResiduals | NumberResiduals:
+    def _made_residuals(self) -> ClassResiduals | NumberResiduals:
         constant, relation, norm = int(self._constant), self.public.relation, self.noise.norm
         if self._number:
             return NumberResiduals(constant, round(self._clip * TARGET_GRID), relation, norm)
-        return ClassResiduals(constant, int(lows), int(highs), self._clip, relation, norm, self.weighed)
+        low, high = map(int, self.ends())
+        return ClassResiduals(constant, low, high, self._clip, relation, norm, self.weighed)
 
     def start_sum(self) -> type[StartSum]:
         """Return what compares chances, or numbers."""
