@@ -271,7 +271,7 @@ def test_what_changes_something_gives_the_same_keys(ask, server, words):
         if "GRANT" in text:
             (made,) = grants.add(server.home.ledger, [Grant("token:shop", "train", "family", DATASETS[side])], "test")
             text = text.replace("GRANT", str(made.index))
-        for _ in range(5):  # the server's worker may be quicker to take a waiting job
+        for _ in range(20):  # the server's worker may be quicker to take a waiting job
             job = "WAITING" in text and ledgers.reserve(
                 server.home.ledger, ledgers.request("adult", "0.02"), ledgers.plan(count=1)
             )
