@@ -275,6 +275,12 @@ def disable_timeout(connection: Connection) -> None:
         connection.detach()
 
 
+def drop_protection(connection: Connection) -> None:
+    """Drop what lets nobody change the evidence and does not go with its tables: PostgreSQL's function."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("DROP FUNCTION append_only()")
+
+
 def clock(connection: Connection) -> float:
     """Return seconds since 1970 by the database's clock, one for all who share a ledger. SQLite runs in this process:
     there it is this machine's.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, MetaData, inspect, text
 
+from accountant.store import engines
 from dpserve_verify.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,8 +50,7 @@ def drop_tables(connection: Connection) -> None:
     tables = MetaData()
     tables.reflect(connection)
     tables.drop_all(connection)
-    if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql("DROP FUNCTION append_only()")
+    engines.drop_protection(connection)
 
 
 def require_current(connection: Connection) -> str | None:

@@ -133,12 +133,13 @@ def append(
     if not 1 <= records <= MOST_RECORDS:
         raise InputError(f"records={records}: must be from 1 to {MOST_RECORDS}")
     dataset = home.ledger.dataset(name)
+    about = dataset.registration
+    schema = replace(schema_of(home, dataset), records=records)
+    dated = None if period is None else _dated(schema, period)
     block = NewBlock(name, "", records, by, period, new_rows, query, said_ids, **person.to_block())
     with suppress(CameBetween):
         block_appending.check_append(home.ledger.log, block, (dataset.last or 1) + 1)
-    about = dataset.registration
-    schema = replace(schema_of(home, dataset), records=records)
-    types, dated = column_types(data, schema.form), None if period is None else _dated(schema, period)
+    types = column_types(data, schema.form)
     by_name, by_values = columns_to_watch(schema, types)
     naming = [*dict.fromkeys(filter(None, [about.unit.column, *by_name, *by_values]))]
     guard = Guard(home, APPEND, name, Asker(by, access))
