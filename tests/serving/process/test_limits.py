@@ -17,11 +17,12 @@ from ledgers import ROOT
 from starlette.responses import HTMLResponse, JSONResponse
 
 from accountant.access import tokens
-from accountant.access.tokens import MAX_REQUESTS, NO_LIMITS, Limits, Token
+from accountant.access.tokens import NO_LIMITS, Limits, Token
 from accountant.audit.stored_ledger import StoredLedger
 from accountant.store.store import checkpoints, leaves
 from dpserve_verify.audit.audit import audit
 from dpserve_verify.audit.replay import Replay
+from dpserve_verify.entries.access import MOST_REQUESTS
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.formats import canonical
 from serving.http.routes import Door
@@ -55,7 +56,7 @@ def test_only_what_is_limited_is_said(home):
     assert TokenAnswer.of_token(free).limits == {"per_second": None, "per_day": None}
 
 
-@pytest.mark.parametrize("wrong", [0, -1, MAX_REQUESTS + 1, 1.5, "5", True])
+@pytest.mark.parametrize("wrong", [0, -1, MOST_REQUESTS + 1, 1.5, "5", True])
 def test_a_limit_is_a_whole_number_above_0(wrong):
     for name in ("per_second", "per_day"):
         with pytest.raises(InputError, match=f"{name}="):
