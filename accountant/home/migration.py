@@ -63,7 +63,7 @@ def put_back(home: Path, database: Store) -> str:
                 f"ledger: has {now.size} entries, and the copy of before {then.size}: what was entered since would be "
                 "forgotten; there is no way back"
             )
-        migrations.drop_tables(connection)
+        engines.drop_tables(connection)
         migrations.upgrade(connection, revision)
         copy_rows(source, connection)
     return revision

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeAlias
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import URL, Connection, Engine, MetaData, create_engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 
 from accountant.errors import LedgerReplaced
@@ -275,8 +275,11 @@ def disable_timeout(connection: Connection) -> None:
         connection.detach()
 
 
-def drop_protection(connection: Connection) -> None:
-    """Drop what lets nobody change the evidence and does not go with its tables: PostgreSQL's function."""
+def drop_tables(connection: Connection) -> None:
+    """Drop every table, and what protects the evidence. Only inside `Store.writing`."""
+    tables = MetaData()
+    tables.reflect(connection)
+    tables.drop_all(connection)
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql("DROP FUNCTION append_only()")
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, MetaData, inspect, text
+from sqlalchemy import Connection, inspect, text
 
-from accountant.store import engines
 from dpserve_verify.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,14 +42,6 @@ def upgrade(connection: Connection, to: str = HEAD) -> None:
             "ledger: the database holds tables that are not a ledger's; give dpserve a database of its own"
         )
     command.upgrade(configuration(connection), to)
-
-
-def drop_tables(connection: Connection) -> None:
-    """Drop every table, and what protects the evidence. Only inside `Store.writing`."""
-    tables = MetaData()
-    tables.reflect(connection)
-    tables.drop_all(connection)
-    engines.drop_protection(connection)
 
 
 def require_current(connection: Connection) -> str | None:
