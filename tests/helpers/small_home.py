@@ -168,13 +168,13 @@ def running(
     home: Path, command: list[str], port: int, cwd: Path, start: type[Process] = subprocess.Popen, **more: str
 ) -> Iterator[Server]:
     """The command as a server over the home, from ready to stopped."""
-    log = home / "server.log"
+    log, here = home / "server.log", Home.open({**more, "DPSERVE_HOME": str(home)})
+    # before the start: a server that looked at the home in between knows them only half a second later
+    tokens = {scope: new_token(here, f"{scope}-{port}", [scope])[0] for scope in SCOPES}
     with log.open("wb") as out:
         process = start(command, cwd=cwd, env=environment(home, **more), stdout=out, stderr=out)
-    server = Server(home, port, process, log, given=more)
+    server = Server(home, port, process, log, tokens, more)
     try:
-        for scope in SCOPES:
-            server.tokens[scope] = new_token(server.home, f"{scope}-{port}", [scope])[0]
         until(server.ready, "the server is ready")
         yield server
     finally:
