@@ -16,6 +16,9 @@ _SAYS = re.compile(r"\ufeff?\"?sep=(.)\"?[\r\n]*")  # Excel's own first line
 _CELL = re.compile(r'"((?:[^"]|"")*)"|([^ \t]+)')
 _LINE = re.compile(r'(?:(?:"(?:[^"]|"")*+"|[^ \t"][^ \t]*+)(?:[ \t]++|$))*+')
 REMEDY = "delete that quote, or write the whole cell within quotes and each quote of its own twice"
+LONGEST_CELL = 1 << 20
+LONG = f"has more than {LONGEST_CELL} characters; shorten it, or leave its column out of the file"
+csv.field_size_limit(LONGEST_CELL)
 
 
 class OtherDelimiter(ValueError):
@@ -96,7 +99,7 @@ def broken_quote(opened: int, broke: int | None) -> str:
 def explain_quotes(lines: Iterable[str], form: Form, error: csv.Error) -> str:
     """Say where the quotes of a text are wrong, whose rows `CsvLines` refused with this error: its `lines` once more.
 
-    Only the row that is refused is looked at letter by letter: it holds at most 131,072 of them and a line.
+    Only the row that is refused is looked at letter by letter: it holds at most LONGEST_CELL of them and a line.
     """
     row: list[str] = []
 
@@ -114,7 +117,9 @@ def explain_quotes(lines: Iterable[str], form: Form, error: csv.Error) -> str:
             begins += len(row)
             row.clear()
     opened, broke = _find_quote(row, form)
-    if opened is None or (broke is None and "limit" in str(error)):
+    if "limit" in str(error):
+        return f"line {begins + max(0, len(row) - 1)}: a cell there {LONG}"
+    if opened is None:
         return f"line {begins + (opened or 0)}: a cell there cannot be read ({error}); {REMEDY}"
     return broken_quote(begins + opened, None if broke is None else begins + broke)
 
@@ -143,11 +148,16 @@ def _find_quote(lines: Sequence[str], form: Form) -> tuple[int | None, int | Non
 
 
 def name_columns(header: Sequence[str]) -> list[str]:
-    """Name each column once: the third is `column 3` where it has no name, and a second `note` is `note (2)`."""
+    """Name each column once: the third is `column 3` where it has no name, and a second `note` is `note (2)`. Blanks
+    about a name are no part of it; line breaks and signs that are not printed are one blank, or nothing.
+    """
     names: list[str] = []
     counts = Counter[str]()
     for at, given in enumerate(header, 1):
-        name = given or f"column {at}"
+        name = given.strip()
+        if not name.isprintable():
+            name = " ".join("".join(sign for sign in name if sign.isprintable() or sign.isspace()).split())
+        name = name or f"column {at}"
         counts[name] += 1
         names.append(name if counts[name] == 1 else f"{name} ({counts[name]})")
     return names

@@ -56,7 +56,7 @@ LABELS = {
 }  # fmt: skip
 APPENDED = ("records", "reason", "person_epsilon", "new_rows", "each_block", *IDS)
 USUAL = {"contributions": "1", "relation": "add-remove"}  # what holds permanently is answered by whoever registers
-_CUT = re.compile(r"\.(csv|tsv|txt|data)(\.gz|\.zst)?$", re.IGNORECASE)  # files that are cut into cells
+_CUT = re.compile(r"\.(csv|tsv|txt|data)(\.gz|\.zst|\.zip)?$", re.IGNORECASE)  # files that are cut into cells
 
 
 async def drafts(request: Request) -> Response:

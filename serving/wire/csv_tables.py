@@ -79,7 +79,7 @@ def columns_of(
 def texts_of(raw: bytes, name: str, limit: int, form: Form) -> list[str]:
     """Return the cells of one column as they stand, of a body that `columns_of` has read."""
     lines = _lines(raw, limit, form)
-    names = name_columns([each.strip() for each in next(lines, [])])
+    names = name_columns(next(lines, []))
     if name not in names:
         raise InputError(f"keep {name[:80]!r}: the header has no column of that name")
     place = names.index(name)

@@ -57,9 +57,11 @@ def rows_at(home: Home, source: RowSource, schema: Path, unit: str | None) -> It
         with remote.fetch_rows(data, home.datasets) as path:
             yield path, data
     elif sql.is_url(data) and not remote.is_remote(data):
-        form, shown = read_schema(schema).form, sql.shown_url(data)
+        declared, shown = read_schema(schema), sql.shown_url(data)
         check = _judge(source, sql.dialect_of(data), unit)
-        with sql.spool_query(data, query, table, form, home.datasets, check=check) as path:
+        with sql.spool_query(
+            data, query, table, declared.form, home.datasets, check=check, ignores=declared.ignores
+        ) as path:
             yield path, shown
     elif (query, table) != (None, None):
         raise InputError("query, table: go with --data postgresql://... or another database's URL, or duckdb:FILES")

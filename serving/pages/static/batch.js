@@ -45,7 +45,7 @@ form?.addEventListener("submit", async (event) => {
   try {
     const text = await predicted(file), link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-    link.download = `${file.name.replace(/(\.[a-z0-9]+)(\.(gz|zst))?$/i, "")}.predicted.csv`;
+    link.download = `${file.name.replace(/(\.[a-z0-9]+)(\.(gz|zst|zip))?$/i, "")}.predicted.csv`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
     told.textContent = "Predicted. The file is with your downloads.";

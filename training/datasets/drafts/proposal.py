@@ -37,9 +37,10 @@ from training.rows.schema.schema_text import FILL_IN
 from training.rows.sources.cell_kinds import NO, YES
 from training.rows.sources.cell_tables import split_sheet
 from training.rows.sources.encoding import can_decode, describe_readings, list_readings
-from training.rows.sources.files import TEXT, CsvTable, form_ending
+from training.rows.sources.files import CsvTable, form_ending
 from training.rows.sources.folders import FolderTable, open_table
 from training.rows.sources.sniff import NO_NAME, Column, form_of
+from training.rows.sources.text_bytes import TEXT
 from training.rows.tables.data import reading
 from training.rows.tables.row_files import column_types
 

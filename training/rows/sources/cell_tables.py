@@ -1,4 +1,5 @@
-"""Workbooks (.xlsx) and files of SPSS, Stata and SAS: columns of cells that have types of their own, held in memory.
+"""Workbooks, records of JSON and files of SPSS, Stata and SAS: columns of cells that have types of their own, held in
+memory.
 
 A column whose cells are of one type is of that type; else it is one of texts, in which numbers and days are written
 plainly. A cell that is shown as per cents is the number that is shown. An empty cell, an error of the spreadsheet's and
@@ -22,6 +23,7 @@ from accountant.errors import DataError
 from accountant.system.lazy_import import later
 from models.features.csv_lines import name_columns
 from models.features.written import PLAIN, Form
+from training.rows.sources.json_cells import read_records
 from training.rows.sources.sheet_cells import Place, SheetCells
 
 python_calamine, pyreadstat = later("python_calamine"), later("pyreadstat")
@@ -49,6 +51,11 @@ class CellTable:
     def name(self) -> str:
         """Return the file's name."""
         return self.path.name
+
+    @property
+    def is_plain(self) -> bool:
+        """Return False: it is read here alone."""
+        return False
 
     def types(self) -> dict[str, pa.DataType | None]:
         """Return names and types of the columns."""
@@ -100,8 +107,9 @@ class CellTable:
         """Read the names of the columns, the rows, and where they stand."""
         if self.path.suffix.lower() in SHEETS:
             return self._read_sheet()
-        columns, rows = self._read_statistics()
-        return columns, rows, [*range(2, len(rows) + 2)]
+        is_known = self.path.suffix.lower() in STATISTICS
+        columns, rows, places = self._read_statistics() if is_known else read_records(self.path, self.form.codec)
+        return name_columns(columns), rows, places
 
     @cached_property
     def _table(self) -> pa.Table:
@@ -145,8 +153,8 @@ class CellTable:
         while rows and not any(cell not in ("", None) for cell in rows[-1]):
             rows.pop()
         if not names:
-            names, skip = [_plain(cell).strip() for cell in (rows[skip:] or [[""]])[0]], skip + 1
-        if not any(names):
+            names, skip = [_plain(cell) for cell in (rows[skip:] or [[""]])[0]], skip + 1
+        if not any(map(str.strip, names)):
             raise DataError(
                 f"data={self.name}: row {skip} has no names; say `skip` under `format`, how many rows stand above the "
                 f"one that has them: {max(top, skip)} for instance"
@@ -165,7 +173,7 @@ class CellTable:
         above = CellTable(self.path, replace(self.form, columns=(), skip=0, skip_rows=()))
         names, rows, _ = above._content
         for skip, cells in enumerate([names, *rows[:MOST_ABOVE]]):
-            if {*wanted} <= {*name_columns([_plain(cell).strip() for cell in cells])}:
+            if {*wanted} <= {*name_columns([*map(_plain, cells)])}:
                 return skip
         return None
 
@@ -188,7 +196,7 @@ class CellTable:
             raise DataError(f"data={self.name}: has {found}: {', '.join(listed)}; {remedy}")
         return str(listed[0])
 
-    def _read_statistics(self) -> tuple[list[str], list[Cells]]:
+    def _read_statistics(self) -> tuple[list[str], list[Cells], list[int]]:
         try:
             read = getattr(pyreadstat, STATISTICS[self.path.suffix.lower()])
         except ImportError:
@@ -202,7 +210,8 @@ class CellTable:
         except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError) as error:
             kind = type(error).__name__
             raise DataError(f"data={self.name}: cannot be read ({kind}); save it anew, or as .csv") from None
-        return [*columns], [*zip(*columns.values(), strict=True)]
+        rows: list[Cells] = [*zip(*columns.values(), strict=True)]
+        return [*columns], rows, [*range(2, len(rows) + 2)]
 
 
 def _type_of(kinds: set[type]) -> pa.DataType:
@@ -210,7 +219,7 @@ def _type_of(kinds: set[type]) -> pa.DataType:
     if not kinds:
         return pa.null()
     if kinds <= {float, int}:
-        return pa.float64()
+        return pa.int64() if kinds == {int} else pa.float64()
     if kinds <= {date, datetime}:
         return pa.date32() if kinds == {date} else pa.timestamp("us")
     kind = kinds.pop() if len(kinds) == 1 else str

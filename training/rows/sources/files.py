@@ -30,18 +30,16 @@ from models.features.csv_lines import CsvLines, OtherDelimiter, broken_quote, ex
 from models.features.written import PLAIN, Form
 from training.rows import kernels
 from training.rows.sources.cell_tables import MOST_ABOVE, SHEETS, STATISTICS, CellTable, split_sheet
+from training.rows.sources.text_bytes import PACKED, RECORDS, TEXT, open_bytes, packing_of
 
 BATCH_ROWS = READ_BYTES = 1 << 16
 BATCH_BYTES, FIRST_ROWS = 1 << 24, 256
-MOST_DECODED = 1 << 36  # bytes that a compressed file may unpack to
-COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 ARROW = (".arrow", ".feather", ".ipc")
-TEXT = (".csv", ".tsv", ".txt", ".data")  # read alike: what parts the columns is declared
-_PACKED = [f"{text}{packed}" for text in TEXT for packed in COMPRESSED]
-ENDINGS = (".parquet", *SHEETS, *STATISTICS, *TEXT, *_PACKED, *ARROW)
+_PACKED = [f"{text}{packed}" for text in (*TEXT, *RECORDS) for packed in PACKED]
+ENDINGS = (".parquet", *SHEETS, *STATISTICS, *_PACKED, *TEXT, *RECORDS, *ARROW, ".zip")
 SAID = (
-    ".parquet, .csv, .tsv, .txt, .data (also with .gz and .zst), .xlsx, .xlsm, .arrow, .feather, .ipc, or of SPSS, "
-    "Stata and SAS .sav, .zsav, .por, .dta, .sas7bdat and .xpt"
+    ".parquet, .csv, .tsv, .txt, .data, .jsonl, .ndjson, .json (also with .gz, .zst and .zip), .zip, .xlsx, .xlsm, "
+    ".arrow, .feather, .ipc, or of SPSS, Stata and SAS .sav, .zsav, .por, .dta, .sas7bdat and .xpt"
 )
 Kinds = Mapping[str, pa.DataType]
 # As the law of columns has it, which looks at texts without blanks about them: some blanks alone say nothing, too.
@@ -62,6 +60,11 @@ class Table(Protocol):
     @property
     def name(self) -> str:
         """Return its name, for messages."""
+        ...
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether every other reader takes it as it is: the same names, and the same cells."""
         ...
 
     def types(self) -> dict[str, pa.DataType | None]:
@@ -92,9 +95,10 @@ def unused_keys(path: Path, form: Form) -> list[str]:
 
 
 def form_ending(path: Path) -> str:
-    """Return the ending without that of a compressed file."""
+    """Return the ending without that of a packed file, which is a .csv where it says nothing else."""
     suffix = ending(path)
-    return next((text for text in TEXT if suffix.startswith(text)), suffix)
+    plain = next((suffix.removesuffix(packed) for packed in PACKED if suffix.endswith(packed)), suffix)
+    return plain or (".csv" if suffix else "")
 
 
 def no_such_file(data: str) -> str:
@@ -113,7 +117,7 @@ def open_file(path: Path, form: Form = PLAIN) -> Table:
         raise DataError(f"data={path.name}: must be a file; write what comes out of a pipe to one first")
     if suffix == ".parquet":
         return ParquetTable(path)
-    if suffix in (*SHEETS, *STATISTICS):
+    if suffix in (*SHEETS, *STATISTICS) or form_ending(path) in RECORDS:
         return CellTable(path, form)
     return ArrowTable(path) if suffix in ARROW else CsvTable(path, form)
 
@@ -128,6 +132,11 @@ class ParquetTable:
     def name(self) -> str:
         """Return the file's name."""
         return self.path.name
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether its names are its own."""
+        return bool([*self.types()] == self._footer.schema.to_arrow_schema().names)
 
     def types(self) -> dict[str, pa.DataType | None]:
         """Read names and types from the footer."""
@@ -202,6 +211,11 @@ class ArrowTable:
         file = ipc.open_file(source, options=chosen)
         return schema, map(file.get_batch, range(file.num_record_batches))
 
+    @property
+    def is_plain(self) -> bool:
+        """Return whether its names are its own."""
+        return bool([*self.types()] == self._read()[0].names)
+
     def types(self) -> dict[str, pa.DataType | None]:
         """Read names and types from the head."""
         schema = self._read()[0]
@@ -235,18 +249,14 @@ class CsvTable:
 
     def raw(self) -> Any:
         """Return the bytes, unpacked."""
-        kind = COMPRESSED.get(self.path.suffix.lower())
-        return self.path.open("rb") if kind is None else pa.input_stream(str(self.path), compression=kind)
+        return open_bytes(self.path)
 
     @cached_property
     def _scanned(self) -> tuple[int, bool]:
         """Count line ends, and tell whether the file holds a quote."""
-        lines, quotes, size = 1, False, 0
+        lines, quotes = 1, False
         with self.raw() as file:
             for part in iter(lambda: file.read(1 << 20), b""):
-                size += len(part)
-                if size > MOST_DECODED:
-                    raise DataError(f"data={self.name}: unpacks to more than {MOST_DECODED} bytes")
                 codes = np.frombuffer(part, np.uint8)  # `count` of bytes takes five times as long
                 lines += int(np.count_nonzero((codes == ord("\n")) | (codes == ord("\r"))))
                 quotes = quotes or b'"' in part
@@ -307,12 +317,11 @@ class CsvTable:
         lines = self.lines(io.StringIO(text, newline=""))
         with self.reading_quotes():
             cells, count = lines.header()
-        names = [name.strip() for name in cells]
-        if not any(names):
+        if not any(map(str.strip, cells)):
             raise DataError(f"data={self.name}: the file is empty")
-        if any("\ufffd" in name for name in names):
+        if any("\ufffd" in name for name in cells):
             decoder().decode(start)  # raises what the reading of the rows would
-        return names, count, lines.skipped
+        return cells, count, lines.skipped
 
     @property
     def header_lines(self) -> int:
@@ -322,7 +331,9 @@ class CsvTable:
     @property
     def is_plain(self) -> bool:
         """Return whether its cells are parted by one mark, from the header on: as other readers take it."""
-        return not (self.is_rewritten or self.form.columns) and self._header[2] == 0
+        if self.is_rewritten or self.form.columns or self._header[2] or self._header[0] != self.names:
+            return False
+        return packing_of(self.path) == PACKED.get(self.path.suffix.lower(), "") != "zip"
 
     @property
     def is_rewritten(self) -> bool:
@@ -374,17 +385,27 @@ class CsvTable:
         )
         parse = pyarrow.csv.ParseOptions(delimiter=self.form.mark, newlines_in_values=holds_lines)
         read = pyarrow.csv.ReadOptions(encoding=self.form.encoding, column_names=names, skip_rows=self._header[1])
-        source: Any = self.path
+        source = self.raw()
         if self.is_rewritten:
             source, parse.delimiter, read.encoding = pa.PythonFile(_Rewritten(self), "r"), "\t", "utf8"
             read.skip_rows = 1
         try:
             yield from pyarrow.csv.open_csv(source, read, parse, convert)
         except pa.ArrowInvalid as error:
+            if "straddl" in str(error):
+                raise self._refuse(self._longest_row()) from None
             column = re.match(r"In CSV column #(\d+)", str(error))
             if column is None or kinds.get(names[int(column[1])]) != pa.float64():
                 raise
             raise OtherNumbers(names[int(column[1])]) from None
+
+    def _longest_row(self) -> str:
+        """Say which row is longer than what is read at one time."""
+        with io.TextIOWrapper(self.raw(), self.form.codec, newline="") as text, self.reading_quotes():
+            lines = self.lines(text)
+            sizes = [sum(map(len, cells)) for cells in lines]
+        row = sizes.index(max(sizes)) + lines.skipped + (0 if self.form.columns else 1)
+        return f"row {row} as a spreadsheet counts: is longer than a mebibyte; shorten its cells, or leave columns out"
 
     def most_rows(self) -> int:
         """Count the ends of its lines."""

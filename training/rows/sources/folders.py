@@ -1,7 +1,8 @@
 """Many files as one table: a folder, or what a pattern finds, with Hive partitions (`year=2024/part-0.parquet`).
 
-Files are taken in the order of their names. Each must have the columns and types of the first: that is looked at before
-any row is read, so that a file that differs is named and nothing of the others is packed.
+Files are taken in the order of their names. Each must have the columns of the first, of types that one type holds
+exactly: that is looked at before any row is read, so that a file that differs is named and nothing of the others is
+packed.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
+from pyarrow.types import is_decimal, is_floating, is_integer
 
 from accountant.errors import DataError
+from models.features.column_law import is_text
 from models.features.written import PLAIN, Form
 from training.rows.sources.files import SAID, Kinds, Table, ending, form_ending, open_file
 
@@ -55,6 +58,11 @@ class FolderTable:
         assert self._tables
 
     @property
+    def is_plain(self) -> bool:
+        """Return whether each file is, and all are of the same types."""
+        return all(table.is_plain and table.types().items() <= self._types.items() for table in self._tables)
+
+    @property
     def parts(self) -> list[Table]:
         """Return a table for each file."""
         return self._tables
@@ -88,21 +96,26 @@ class FolderTable:
         both = sorted(first.keys() & keys.keys())
         if both:
             raise DataError(f"columns {both}: name a folder of {self.name} and a column of {self.files[0].name}")
+        together = dict(first)
         for path, table in zip(self.files[1:], self._tables[1:], strict=True):
             types = table.types()
             if self._keys(path).keys() != keys.keys():
                 problem = f"lies in a partition by {sorted(self._keys(path))}, and the first file by {sorted(keys)}"
             elif types.keys() != first.keys():
                 problem = f"has other columns than the first file: {sorted(types.keys() ^ first.keys())[:10]}"
-            elif odd := next((name for name in first if first[name] != types[name]), None):
-                problem = f"column {odd!r} holds {types[odd]}, and {first[odd]} in the first file"
             else:
-                continue
-            raise DataError(f"data={path.relative_to(self.root)}: {problem} ({self.files[0].relative_to(self.root)})")
-        return {**first, **dict.fromkeys(keys)}
+                joined = {name: _holds_both(kind, types[name]) for name, kind in together.items()}
+                odd = next((name for name in joined if joined[name] is None and types[name] is not None), None)
+                if odd is None:
+                    together = joined
+                    continue
+                problem = f"column {odd!r} holds {types[odd]}, and {first[odd]} in the first file"
+            own, other = (file.relative_to(self.root) for file in (path, self.files[0]))
+            raise DataError(f"data={own}: {problem} ({other}); write all files alike")
+        return {**together, **dict.fromkeys(keys)}
 
     def types(self) -> dict[str, pa.DataType | None]:
-        """Return the types of the first file, which all others have; partitions are of no promised type."""
+        """Return types that hold exactly what those of all files do; partitions are of no promised type."""
         return dict(self._types)
 
     def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
@@ -113,7 +126,7 @@ class FolderTable:
             inside = [name for name in columns if name not in keys]
             read = inside or [next(name for name in types if name not in self._keys(path))]  # for the number of rows
             for batch in table.batches(read, {name: kind for name, kind in kinds.items() if name in inside}):
-                arrays = {name: batch[name] for name in inside}
+                arrays = {name: self._in_one_type(path, name, batch[name]) for name in inside}
                 for name, value in keys.items():
                     try:
                         scalar = pa.scalar(value, pa.string()).cast(kinds.get(name, pa.string()))
@@ -122,6 +135,36 @@ class FolderTable:
                     arrays[name] = pa.repeat(scalar, len(batch))
                 yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], list(columns))
 
+    def _in_one_type(self, path: Path, name: str, column: pa.Array) -> pa.Array:
+        kind = self._types[name]
+        try:
+            return column if kind in (None, column.type) else column.cast(kind)
+        except pa.ArrowInvalid:
+            raise DataError(
+                f"data={path.relative_to(self.root)}: column {name!r} holds a {column.type} that no {kind}, as other "
+                "files have it, holds exactly; write all files alike"
+            ) from None
+
     def most_rows(self) -> int:
         """Return the sum over all files."""
         return sum(table.most_rows() for table in self._tables)
+
+
+def _holds_both(one: pa.DataType | None, other: pa.DataType | None) -> pa.DataType | None:
+    """Return a type that holds exactly what these two do; None where there is none."""
+    if one == other or one is None or other is None:
+        return one if one == other else None
+    plain = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (one, other)]
+    plain = [pa.large_string() if pa.types.is_string_view(kind) else kind for kind in plain]
+    if any(map(pa.types.is_null, plain)):
+        return plain[int(pa.types.is_null(plain[0]))]
+    if len({*map(is_text, plain)}) == 2:
+        return None
+    if len({*map(is_decimal, plain)}) == 2:  # as the law of columns reads a decimal
+        numbers = all(is_decimal(kind) or is_integer(kind) or is_floating(kind) for kind in plain)
+        return pa.float64() if numbers else None
+    try:
+        schemas = [pa.schema([("", kind)]) for kind in plain]
+        return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+    except (pa.ArrowTypeError, pa.ArrowInvalid):
+        return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date, time
 from pathlib import Path
@@ -50,10 +50,11 @@ def spool_query(
     folder: Path,
     environment: Mapping[str, str] = os.environ,
     check: Check = nothing,
+    ignores: Callable[[str], bool] = lambda column: False,
 ) -> Iterator[Path]:
     """Write what `query` answers, or the whole table `name`, to a file, while it is needed. `check` looks at the
-    database before anything is read of it. InputError where nothing says what to read, or the driver is not installed;
-    DataError where the database refuses.
+    database before anything is read of it. `ignores`: whether a column is ignored; its bytes and lists are left out.
+    InputError where nothing says what to read, or the driver is not installed; DataError where the database refuses.
     """
     if (query is None) == (name is None):
         raise InputError("data: of a database, say either --query or --table")
@@ -66,7 +67,7 @@ def spool_query(
                 connection = _read_only(connection)
                 check(SqlCatalog(connection))
                 _allow_reading_alone(connection)
-                _copy(connection, query, name, csv.writer(file, delimiter=form.mark))
+                _copy(connection, query, name, csv.writer(file, delimiter=form.mark), ignores)
         except (SQLAlchemyError, UnicodeEncodeError) as error:
             raise DataError(f"data={shown_url(data, environment)}: {_kind(error)}") from None
         finally:
@@ -101,7 +102,9 @@ def dialect_of(data: str, environment: Mapping[str, str] = os.environ) -> str:
     return _parse_url(data, environment).get_backend_name()
 
 
-def _copy(connection: Connection, query: str | None, name: str | None, writer: Any) -> None:
+def _copy(
+    connection: Connection, query: str | None, name: str | None, writer: Any, ignores: Callable[[str], bool]
+) -> None:
     schema, _, plain = (name or "").rpartition(".")
     whole_table = select(text("*")).select_from(
         table(quoted_name(plain, quote=True), schema=quoted_name(schema, quote=True) if schema else None)
@@ -110,17 +113,24 @@ def _copy(connection: Connection, query: str | None, name: str | None, writer: A
     result = connection.execution_options(stream_results=True, yield_per=AT_ONCE).execute(statement)
     if not result.returns_rows:
         raise DataError("query: answers no rows; it must be a select")
-    writer.writerow(result.keys())
+    names = [*result.keys()]
+    writer.writerow(names)
+    ignored = [ignores(name) for name in names]
     for part in result.partitions():
-        writer.writerows([_cell(value) for value in row] for row in part)
+        writer.writerows(map(_cell, row, names, ignored) for row in part)
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: Any, name: str, is_ignored: bool) -> Any:
     """Return a cell as a .csv has it: nothing for null, dates and times as ISO texts."""
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, bytes | memoryview | list | tuple | dict):
-        raise DataError("query: a column holds bytes, lists or documents; leave it out, or make it a text or a number")
+        if is_ignored:
+            return None
+        raise DataError(
+            f"query: column {name!r} holds bytes, lists or documents; say it under `ignore` in the schema, or select a "
+            "text or a number of it"
+        )
     return value
 
 

@@ -122,7 +122,7 @@ def _dataset(source: Path, form: Form) -> dataset.Dataset:
     suffix = ending(files[0])
     kind: Any = "parquet" if suffix == ".parquet" else "ipc"
     tables = table.parts if isinstance(table, FolderTable) else [table]
-    if not all(part.is_plain if isinstance(part, CsvTable) else suffix in (".parquet", *ARROW) for part in tables):
+    if not table.is_plain:
         texts = {field.name: field.type for field in schema}
         return dataset.dataset(pa.Table.from_batches(table.batches([*kinds], texts), schema))
     if suffix not in (".parquet", *ARROW):

@@ -41,6 +41,7 @@ FIRST = 5  # rows that are named of one problem
 ABOUT = 1.5  # times as many or as few rows as declared are still about as many
 QUOTE = "quote texts that hold the mark between columns"
 DECLARE = "store the column as the schema declares it, or declare what it holds"
+FLATTEN = "write each part of it as a column of its own, as `pandas.json_normalize` and `pyarrow.Table.flatten` do"
 
 
 @dataclass
@@ -242,7 +243,8 @@ class _Look:
         count = self.counts[of.name]
         if misfit.cells is None:
             count.cells, count.refused = count.cells + len(column), count.refused + len(column)
-            return self.note(of.name, misfit.problem + self.where, DECLARE)
+            nested = pa.types.is_nested(column.type)
+            return self.note(of.name, misfit.problem + self.where, FLATTEN if nested else DECLARE)
         places = np.flatnonzero(misfit.cells).tolist()
         verdicts = [(misfit.problem, DECLARE)] * len(places)
         if is_text(column.type):
