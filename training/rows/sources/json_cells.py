@@ -44,12 +44,10 @@ class _Fields(tuple[tuple[str, Any], ...]):
     """The fields of one record, in their order."""
 
 
-def _whole(digits: str) -> int | str:
-    """Read a whole number; one that no column of numbers may hold exactly is a text."""
-    return int(digits) if len(digits) < 19 else digits
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_Fields, parse_int=_whole)
+# A whole number that no column of numbers may hold exactly is a text.
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_Fields, parse_int=lambda digits: int(digits) if len(digits) < 19 else digits
+)
 
 
 def _records(text: io.TextIOWrapper) -> Iterator[tuple[int, Any]]:
