@@ -4,8 +4,8 @@ A file, a request and a notebook make an Arrow column of what they hold, and not
 values, which missing ones and which refusals it has. By feature and type of the column (`written`: how its texts are
 written):
 
-- a number: of numbers and decimals the value, of texts the number, any dash a minus; null and NaN are missing, and
-  what is infinite lies beyond every cut point; a truth value is no number;
+- a number: of numbers and decimals the value, of texts the number, any dash before or behind it or brackets about it a
+  minus; null and NaN are missing, and what is infinite lies beyond every cut point; a truth value is no number;
 - a truth value: of booleans, of the numbers 0 and 1, of texts the words for yes and no;
 - a date, a moment, a time of day: of dates, timestamps (in UTC) and times, of texts by their patterns; no number is
   one;
@@ -182,29 +182,32 @@ def _each_text(
 
 
 _MARKS = {".": r"\.", ",": ",", "either": "[.,]"}
-_BLANKS = "[ \u00a0\u2009\u202f]"
+_BLANKS = "[ \u00a0\u2007\u2009\u202f]"
 _NO_DIGITS = r"(?i:inf|infinity|nan(?:\([a-z0-9_]*\))?)"  # C writes -nan(ind), which is missing as NaN is
 _THOUSANDS = {".": r"\.", ",": ",", " ": _BLANKS, "'": "['\u2019]"}
 
 
 def number_pattern(written: Written) -> str:
-    """Return what a number looks like in a text with PLAIN_SIGNS, without blanks about it."""
+    """Return what a number looks like in a text with PLAIN_SIGNS: its sign before it, and nothing else about it."""
+    return rf"[+-]?{_bare_number(written)}"
+
+
+def _bare_number(written: Written) -> str:
     mark, whole = _MARKS[written.decimal], "[0-9]+"
     if written.thousands:
-        whole = f"(?:[0-9]+|[0-9]{{1,3}}(?:{_THOUSANDS[written.thousands]}[0-9]{{3}})+)"
-    number = rf"(?:(?:{whole}(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?|{_NO_DIGITS})"
-    if not written.unit_mark:
-        return rf"[+-]?{number}"
-    unit, blanks = re.escape(written.unit_mark.translate(PLAIN_SIGNS)), f"{_BLANKS}*"
-    return rf"(?:[+-]?{number}(?:{blanks}{unit})?|[+-]?{unit}{blanks}{number}|{unit}{blanks}[+-]{number})"
+        whole += f"|[0-9]{{1,3}}(?:{_THOUSANDS[written.thousands]}[0-9]{{3}})+"
+    if written.thousands == ",":  # as India parts them: 1,23,456
+        whole += "|[0-9]{1,2}(?:,[0-9]{2})+,[0-9]{3}"
+    return rf"(?:(?:(?:{whole})(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?|{_NO_DIGITS})"
 
 
 def _numbers_of(texts: pa.Array, written: Written) -> _Meant:
-    texts = pc.replace_substring_regex(texts, f"[{DASHES}]", "-")
-    fits = pc.match_substring_regex(texts, f"^{number_pattern(written)}$")
-    if written.unit_mark:
-        unit = re.escape(written.unit_mark.translate(PLAIN_SIGNS))
-        texts = pc.replace_substring_regex(texts, f"^([+-]?){unit}{_BLANKS}*|{_BLANKS}*{unit}$", r"\1")
+    texts, pattern = pc.replace_substring_regex(texts, f"[{DASHES}]", "-"), f"^{number_pattern(written)}$"
+    fits = pc.match_substring_regex(texts, pattern)
+    if not pc.all(fits).as_py():
+        odd = pc.invert(fits)
+        texts = pc.replace_with_mask(texts, odd, _with_sign_first(texts.filter(odd), written))
+        fits = pc.match_substring_regex(texts, pattern)
     if written.thousands:
         texts = pc.replace_substring_regex(texts, _THOUSANDS[written.thousands], "")
     plain = pc.replace_substring_regex(pc.replace_substring(texts, ",", "."), r"^\+", "")
@@ -213,11 +216,28 @@ def _numbers_of(texts: pa.Array, written: Written) -> _Meant:
     return _Meant(np.asarray(values), ~np.asarray(fits, bool), f"not a number{words[written.decimal]}")
 
 
+def _with_sign_first(texts: pa.Array, written: Written) -> pa.Array:
+    """Return texts without the unit that stands before or behind a number, and with the sign of one right before it: a
+    minus may stand apart (`- 5`) or behind it (`5-`), or be brackets about it (`(5)`), within the unit or around it.
+    Others stay as they are.
+    """
+    number, blanks = _bare_number(written), f"{_BLANKS}*"
+    if written.unit_mark:
+        unit = re.escape(written.unit_mark.translate(PLAIN_SIGNS))
+        around = rf"^(?:([+(-]?){blanks}{unit}{blanks}(.*)|(.*?){blanks}{unit}({blanks}[)-]?))$"
+        texts = pc.replace_substring_regex(texts, around, r"\1\2\3\4")
+    negative = rf"^(?:-{blanks}({number})|({number}){blanks}-|\({blanks}({number}){blanks}\))$"
+    texts = pc.replace_substring_regex(texts, negative, r"-\1\2\3")
+    return pc.replace_substring_regex(texts, rf"^\+{blanks}({number})$", r"\1")
+
+
 def _truths_of(texts: pa.Array, written: Written) -> _Meant:
-    meant = written.truths()
-    index = pc.index_in(pc.utf8_lower(texts), value_set=pa.array(list(meant), pa.large_string()))
+    meant, named = written.truth_words(), ", ".join(sorted(written.truths()))
+    words = pc.utf8_lower(pc.utf8_normalize(texts, "NFKC"))
+    index = pc.index_in(words, value_set=pa.array(list(meant), pa.large_string()))
     values = np.append(np.array([*meant.values()], float), np.nan)[np.asarray(index.fill_null(len(meant)))]
-    return _Meant(values, np.isnan(values), f"neither true nor false; these words are read: {', '.join(sorted(meant))}")
+    others = "" if written.true or written.false else ", and yes and no in many languages"
+    return _Meant(values, np.isnan(values), f"neither true nor false; these words are read: {named}{others}")
 
 
 # ---- dates
@@ -250,10 +270,14 @@ def _as_compared(feature: CalendarFeature, micros: NDArray[Any]) -> NDArray[np.f
 def _dates_of(feature: CalendarFeature, texts: pa.Array, written: Written) -> _Meant:
     micros, is_real = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.bool_)
     for pattern in patterns_of(feature, written.dates):
-        match = pc.extract_regex(texts, pattern)
+        places = np.flatnonzero(~is_real)
+        if not len(places):
+            break
+        match = pc.extract_regex(texts if len(places) == len(texts) else texts.take(pa.array(places)), pattern)
         fits = np.asarray(pc.is_valid(match))
         if fits.any():
-            micros[fits], is_real[fits] = _micros(match.filter(pa.array(fits)), written)
+            at = places[fits]
+            micros[at], is_real[at] = _micros(match.filter(pa.array(fits)), written)
     listed = " or ".join(written.dates) or "so that its day and its month can be told apart here; send a file"
     wanted = {
         "time": "not a time of day like 14:30",

@@ -10,6 +10,7 @@ import encodings
 import pkgutil
 import re
 import string
+import unicodedata
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -40,6 +41,15 @@ USUAL_ENCODINGS = (
     "euc-kr",
 )  # fmt: skip
 TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
+# Yes and no where a column declares no words of its own: of many languages, as programs and spreadsheets write them.
+# Small letters (NFKC); no word means yes in one language and no in another.
+_YES_NO = """
+y/n t/f on/off ja/nein j/n wahr/falsch oui/non o/n vrai/faux sí/no si/no s/n verdadero/falso sì/no vero/falso
+sim/não sim/nao verdadeiro/falso ja/nee waar/onwaar ja/nej sant/falskt ja/nei sand/falsk kyllä/ei tosi/epätosi tak/nie
+prawda/fałsz ano/ne áno/nie pravda/nepravda igen/nem igaz/hamis da/nu evet/hayır evet/hayir doğru/yanlış да/нет
+истина/ложь так/ні ναι/όχι はい/いいえ 是/否 예/아니요 예/아니오
+"""
+YES, NO = (frozenset(pair.split("/")[at] for pair in _YES_NO.split()) for at in (0, 1))
 
 
 @lru_cache(256)
@@ -131,8 +141,9 @@ class Written:
     no mark may part thousands. `thousands`: the mark between thousands; " " is a blank of any kind, "'" the other
     apostrophe as well. `unit_mark`: what may stand before or after a number and says its unit: the number is what is
     read. `dates`: patterns, of which a text fits one at most; `first_year`: of the hundred that years with two digits
-    stand for. Words for yes and no are read without regard to capitals, beside TRUE and FALSE. `missing`: texts, and
-    numbers, that stand for a missing value. `trim`: blanks about a text are no part of it.
+    stand for. Words for yes and no are read without regard to capitals, beside TRUE and FALSE; where none are declared,
+    YES and NO are read. `missing`: texts, and numbers, that stand for a missing value. `trim`: blanks about a text are
+    no part of it.
     """
 
     decimal: Decimal = "."
@@ -158,7 +169,7 @@ class Written:
             return (
                 f"unit_mark: {self.unit_mark!r}: is a minus, and no unit; say nothing of it, a number is read with it"
             )
-        if self.unit_mark and not _UNIT.fullmatch(self.unit_mark):
+        if self.unit_mark and not (_UNIT.fullmatch(self.unit_mark) and self.unit_mark.strip("()")):
             return f"unit_mark: {self.unit_mark!r}: must be a sign or a word as in 5 % or 5 kg, without blanks about it"
         if self.thousands and self.decimal in ("either", self.thousands):
             return f"thousands: {self.thousands!r} may stand before a fraction, too; say the `decimal` that does"
@@ -175,6 +186,15 @@ class Written:
         """Return what each word means, in small letters; where one is listed as both, yes."""
         words: Collection[tuple[tuple[str, ...], bool]] = (((*FALSE, *self.false), False), ((*TRUE, *self.true), True))
         return {word.strip().lower(): means for listed, means in words for word in listed}
+
+    def truth_words(self) -> dict[str, bool]:
+        """Return what each word means that a column of truth values may hold, in small letters: `truths`, 1.0 and 0.0;
+        and YES and NO, where it has no words of its own.
+        """
+        words = {"1.0": True, "0.0": False}
+        if not (self.true or self.false):
+            words |= dict.fromkeys(YES, True) | dict.fromkeys(NO, False)
+        return {unicodedata.normalize("NFKC", word): means for word, means in (words | self.truths()).items()}
 
 
 USUAL = Written()

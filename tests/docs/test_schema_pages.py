@@ -126,7 +126,7 @@ def found(tmp_path, content: bytes):
 
 
 def test_every_problem_is_told_at_once_by_the_rows_of_a_spreadsheet(tmp_path):
-    rows = b'a,b,c,note,y\n1,yes,x,"two\nlines",no\n"1,5",ja,q,t,yes\n03.04.2021,1,,t,perhaps\n7 mg,2,x,t,\n1,1,1\n'
+    rows = b'a,b,c,note,y\n1,yes,x,"two\nlines",no\n"1,5",x,q,t,yes\n03.04.2021,1,,t,perhaps\n7 mg,2,x,t,\n1,1,1\n'
     assert found(tmp_path, rows) == {
         ("a", "a number with a decimal comma"): [3],
         ("b", "a word for yes or no"): [3],

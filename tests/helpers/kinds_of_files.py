@@ -122,6 +122,8 @@ def day_of(x: float) -> date:
     return date.fromordinal(date(2020, 1, 1).toordinal() + int(x / 4))
 
 
+RUSSIAN = "янв. февраля марта апр. мая июня июля авг. сент. окт. ноября дек."
+POLISH = "stycznia lut. marca kwi. maja czerwca lip. sierpnia wrz. paź. listopada gru."
 NUMBER = "  s: {type: numeric, range: [-5000, 5000]}\n"
 SHARE = "  u: {type: numeric, range: [0, 1]}\n"
 PLAIN = X.each(lambda x: x)
@@ -264,6 +266,36 @@ DATASETS: dict[str, Told] = {
             "parquet": Brought(
                 ".parquet", {"m": MOMENTS, "t": X.each(lambda x: time(int(x + 5000) // 420, 30)), "y": Y}, typed()
             ),
+        },
+    ),
+    "forms": Told(
+        '  s: {type: numeric, range: [-5000, 5000], unit_mark: $, thousands: ","}\n  b: {type: boolean}\n'
+        "  d: {type: date, range: [2016-01-01, 2023-12-31], written: [DD MON YYYY]}\n"
+        '  m: {type: datetime, range: ["2016-01-01T00:00:00", "2023-12-31T00:00:00"], written: [DDMONYYYY]}\n',
+        {
+            "csv": Brought(
+                ".csv",
+                {
+                    "s": X.each(lambda x: f"$ {x:,.2f}" if x > 0 else f"($ {-x:,.2f})"),
+                    "b": X.each(lambda x: "Да" if x > 0 else "нет"),
+                    "d": [f"{day.day} {RUSSIAN.split()[day.month - 1]} {day.year} г." for day in DAYS],
+                    "m": [at.strftime("%d%b%Y:%H:%M:%S").upper() for at in MOMENTS],
+                    "y": Y,
+                },
+                text_file(),
+            ),
+            "other": Brought(
+                ".csv",
+                {
+                    "s": X.each(lambda x: f"{abs(x):,.2f}$" + ("" if x > 0 else "-")),
+                    "b": X.each(lambda x: "1.0" if x > 0 else "0.0"),
+                    "d": [f"{day.day} {POLISH.split()[day.month - 1]} {day.year}" for day in DAYS],
+                    "m": [at.strftime("%d%b%Y %I.%M.%S.000000 %p") for at in MOMENTS],
+                    "y": Y,
+                },
+                text_file(),
+            ),
+            "typed": Brought(".parquet", {"s": PLAIN, "b": TRUTHS, "d": DAYS, "m": MOMENTS, "y": Y}, typed()),
         },
     ),
     "unnamed": Told(

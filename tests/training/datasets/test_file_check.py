@@ -62,7 +62,7 @@ CELLS = {
     "a clock": ("type: time, range: ['00:00', '12:00']", ["10:30", "14:30"], (5, 5, 0, 0), None, ""),
     "no clock": ("type: time, range: ['00:00', '12:00']", ["25:30", "14:30"], None, "a time", None),
     "truth": ("type: boolean", ["yes", "0", ""], None, None, ""),
-    "words for truth": ("type: boolean", ["oui", "non"], None, "yes or no", ", true_words: [oui], false_words: [non]"),
+    "words for truth": ("type: boolean", ["x", "non"], None, "yes or no", ", true_words: [x], false_words: [non]"),
 }  # fmt: skip
 ANSWERS = {
     "classes": (CLASSES, ["no", "yes"], None),

@@ -81,9 +81,8 @@ CASES = {
     "a point among thousands": Case(
         {**NUMBER, "decimal": ",", "thousands": "."}, ["1.234,5", "2.5"], [1234.5, 2.5], writes={"2.5": "2,5"}
     ),
-    "brackets for a minus": Case(NUMBER, ["(5)", "6"], [-5, 6], writes={"(5)": "-5"}),
-    "a minus after": Case(NUMBER, ["5-", "6"], [-5, 6], writes={"5-": "-5"}),
-    "a minus and a blank": Case(NUMBER, ["\u2212 5", "6"], [-5, 6], writes={"\u2212 5": "-5"}),
+    "brackets for a minus": Case(NUMBER, ["(1,234.5)", "6"], [-1234.5, 6], {"thousands": ","}),
+    "money in brackets": Case(NUMBER, ["($ 5.00)", "6"], [-5, 6], {"unit_mark": "$"}),
     "another minus, blanks between thousands": Case(
         NUMBER, ["\u22121\u00a0505,11", "6"], [-1505.11, 6], {"thousands": " ", "decimal": ","}
     ),
@@ -100,7 +99,7 @@ CASES = {
     "dates for numbers": Case(NUMBER, ["2014-03-14"], ["2014-03-14"], {"range": DAY["range"]}),
     "times for numbers": Case(NUMBER, ["10:30"], ["10:30:00"], {"range": TIME["range"]}),
     "yes for a number": Case(NUMBER, ["ja", "nein"], [1, 0], {"true_words": ["ja"], "false_words": ["nein"]}),
-    "yes in another language": Case(TRUTH, ["oui", "non"], [1, 0], {"true_words": ["oui"], "false_words": ["non"]}),
+    "a cross for yes": Case(TRUTH, ["x", "no"], [1, 0], {"true_words": ["x"]}),
     "words of one's own for yes": Case(TRUTH, ["ok", "bad"], [1, 0], {"true_words": ["ok"], "false_words": ["bad"]}),
     "codes for yes": Case(TRUTH, ["2", "1"], [2, 1], {"range": [1, 2]}),
     "nothing for yes": Case(TRUTH, ["n/a", "yes"], [NAN, 1]),

@@ -10,13 +10,13 @@ from typing import Any, get_args
 
 from accountant.ledger.families.records import RECORD
 from dpserve_verify.errors import InputError
+from models.features.column_forms import DATES
 from models.features.date_patterns import has_short_year, problem_of
 from models.features.written import ISO_DATE, Decimal
 from training.datasets.drafts.public_answers import parse_count, parse_public, parse_target, split_list
 from training.rows.people.id_words import words_of
 from training.rows.schema.schema import KINDS
 from training.rows.schema.schema_text import FILL_IN
-from training.rows.sources.cell_kinds import DATES
 
 ROLES = ("feature", "target", "group", "feature and group", "unit", "ignore")
 CALENDAR = ("date", "datetime", "time")

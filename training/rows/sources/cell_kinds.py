@@ -8,19 +8,13 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from models.features import written as law
+from models.features.column_forms import DATES
 from models.features.date_patterns import pattern_of
 from models.features.written import PLAIN_SIGNS
 from training.rows.people.people import NOBODY, PLACEHOLDERS
 
-YES = {"ja", "j", "oui", "si", "sí", "y", "t", "on", "wahr", "x", "vrai", "verdadero"}
-NO = {"nein", "n", "non", "f", "off", "falsch", "faux", "falso"}
-# Patterns that are proposed; a schema may have others.
-DATES = (
-    "YYYY-MM-DD", "YYYY/MM/DD", "YYYY.MM.DD", "YYYYMMDD", "DD.MM.YYYY", "DD/MM/YYYY", "DD-MM-YYYY", "MM/DD/YYYY",
-    "MM-DD-YYYY", "DD.MM.YY", "DD/MM/YY", "DD-MM-YY", "MM/DD/YY", "MM-DD-YY", "DD-MON-YYYY", "DD MON YYYY",
-    "DD/MON/YYYY", "DD. MON YYYY", "DDMONYYYY", "MON DD, YYYY", "MON DD YYYY", "DD-MON-YY", "DD MON YY", "YYYY-MON-DD",
-    "YYYY年MM月DD日",
-)  # fmt: skip
+YES, NO = {*law.YES, "x"}.difference(law.TRUE), law.NO.difference(law.FALSE)
 DAYS = {each: re.compile(pattern_of("date", each), re.ASCII) for each in DATES}
 # Units that are named when they are seen beside a number: what else stands there may be anything.
 _UNITS = """
@@ -35,6 +29,7 @@ UNITS = frozenset(_UNITS.split())
 _MISSING = {*NOBODY, *PLACEHOLDERS, "--", "nc", "n/c", "n.c.", "nsp", "s.o.", "k.a.", "inconnu", "unbekannt"}
 _NUMBER = r"\d(?:[\d.,'’ \u00a0\u2009\u202f]*\d)?"
 _UNIT = r"[^\s\d.,'’+\-<>~()][^\s\d]{0,11}\d?"
+_NEGATIVE = re.compile(r"\(\s*([^-+()]*\d[^-+()]*?)\s*\)|([^-+()]*\d[^-+()]*?)\s*-|-\s+(\d.*)")
 _WITH_UNIT = re.compile(rf"[-+]?\s*(?:{_NUMBER}\s*{_UNIT}|(?:{_UNIT}?[^\s\d]|{_UNIT})\s*[-+]?{_NUMBER})")
 _ANY_UNIT = "|".join(map(re.escape, sorted(UNITS, key=len, reverse=True)))
 _WITH_KNOWN_UNIT = re.compile(
@@ -55,12 +50,6 @@ _KINDS = (
     ("a number with a decimal comma", re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?|[-+]?\d+,")),
     ("a number with a decimal point", re.compile(r"[-+]?\d*\.\d+([eE][-+]?\d+)?|[-+]?\d+\.")),
     ("a number with marks between thousands", re.compile(r"[-+]?\d{1,3}([., '’\u00a0\u2009\u202f]\d{3})+([.,]\d+)?")),
-    (
-        "a negative number in another form",
-        re.compile(
-            r"\([\d., '’\u00a0\u2009\u202f]+\)|[\d., '’\u00a0\u2009\u202f]+-|-\s+\d[\d., '’\u00a0\u2009\u202f]*"
-        ),
-    ),
     ("a number with a sign of more or less", re.compile(r"[<>~≈≤≥±]=?\s*[-+]?\d.*|\d+\s*[-–]\s*\d+|\d+\+")),
     (NUMBER_WITH_UNIT, _WITH_UNIT),
 )
@@ -68,12 +57,21 @@ _KINDS = (
 
 def kind_of(cell: str) -> str:
     """Return what stands in a cell that does not fit, in kind."""
-    text = cell.strip().translate(PLAIN_SIGNS)
+    text = sign_first(cell)
     if is_missing_word(text):
         return A_MISSING_WORD
     if text.lower() in YES | NO:
         return A_TRUTH
     return next((kind for kind, pattern in _KINDS if pattern.fullmatch(text)), A_TEXT)
+
+
+def sign_first(cell: str) -> str:
+    """Return a cell without blanks about it, its minus a keyboard's; what the law reads as a minus of all that stands
+    there (behind it, apart from it, brackets about it) as one before it.
+    """
+    text = cell.strip().translate(PLAIN_SIGNS)
+    match = _NEGATIVE.fullmatch(text)
+    return text if match is None else f"-{next(filter(None, match.groups()))}"
 
 
 def is_missing_word(text: str) -> bool:
@@ -83,7 +81,7 @@ def is_missing_word(text: str) -> bool:
 
 def unit_beside(text: str) -> str | None:
     """Return the unit of UNITS that stands before or after a number; None where it is another text."""
-    match = _WITH_KNOWN_UNIT.fullmatch(text.translate(PLAIN_SIGNS))
+    match = _WITH_KNOWN_UNIT.fullmatch(sign_first(text))
     return match and (match["after"] or match["before"])
 
 

@@ -9,17 +9,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import cast
 
+from models.features.column_forms import DATES, NUMBERS, is_likely
 from models.features.column_law import NULLS, number_pattern
 from models.features.csv_lines import CsvLines
 from models.features.date_patterns import day_of, has_short_year, pattern_of, problem_of
-from models.features.written import FALSE, PLAIN_SIGNS, TRUE, Decimal, Delimiter, Form, Thousands, Written
+from models.features.written import FALSE, TRUE, Decimal, Delimiter, Form, Thousands
 from training.rows.sources.cell_kinds import (
-    DATES,
     DAYS,
     NO,
     YES,
     is_missing_word,
     patterns_like,
+    sign_first,
     unit_beside,
     without_unit,
 )
@@ -36,12 +37,8 @@ LIKE_IDS_AMONG = 2_000  # cells
 LONGEST = 1_000  # characters of a number, a date or a word
 _WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]*)")
 _BELOW_ONE = re.compile(r"[+-]?0+([.,])")  # no mark between thousands stands after nothing
-_SAID = [(".", ""), (",", ""), ("either", ""), (".", ","), (",", "."), (".", " "), (",", " "), (".", "'"), (",", "'")]
 # How numbers may be written, the plainest first.
-_NUMBERS = {
-    each: re.compile(number_pattern(each), re.ASCII)
-    for each in (Written(decimal=cast(Decimal, decimal), thousands=cast(Thousands, mark)) for decimal, mark in _SAID)
-}
+_NUMBERS = {each: re.compile(number_pattern(each), re.ASCII) for each in NUMBERS}
 
 
 def form_of(table: CsvTable) -> Form:
@@ -116,12 +113,13 @@ class Column:
         self._days = bool(patterns)
         matches = {pattern: match for pattern in patterns if (match := DAYS[pattern].match(text))}
         self._with_time += any(match["hour"] for match in matches.values())
-        real = frozenset(pattern for pattern, match in matches.items() if day_of(match))
+        days = {pattern: match for pattern, match in matches.items() if day_of(match)}
+        real = frozenset(pattern for pattern, match in days.items() if is_likely(match)) or frozenset(days)
         if real and real not in self._seen:
             self._seen.append(real)
 
     def _see_number(self, text: str) -> None:
-        text = text.translate(PLAIN_SIGNS)
+        text = sign_first(text)
         unit = unit_beside(text)
         if unit is not None:
             self._numbers = self.unit_mark in ("", unit)

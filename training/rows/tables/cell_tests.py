@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from models.features.column_forms import DATES, is_likely
 from models.features.column_law import Misfit, read_column
 from models.features.date_patterns import has_short_year, pattern_of
 from models.features.features import BooleanFeature, CalendarFeature, DateFeature, Feature
@@ -22,9 +23,10 @@ from training.rows.sources.cell_kinds import (
     A_MISSING_WORD,
     A_TEXT,
     A_TRUTH,
-    DATES,
+    DAYS,
     NUMBER_WITH_UNIT,
     kind_of,
+    sign_first,
     unit_beside,
     without_unit,
 )
@@ -51,7 +53,6 @@ _OF_NUMBERS = {
     "a number with a decimal comma": 'say `decimal: ","` of the column, or `either` where others have points',
     "a number with a decimal point": "say `decimal: either` of the column",
     "a number with marks between thousands": "say the mark under `thousands` of the column, beside its `decimal`",
-    "a negative number in another form": "write it with a minus before it, -5 for instance",
     "a number with a sign of more or less": "write the number alone",
     NUMBER_WITH_UNIT: "say the unit as it stands there under `unit_mark` of the column: the number is read",
 }
@@ -78,7 +79,7 @@ def _explain_truth(text: str, written: Written) -> Verdict:
 
 def _explain_number(text: str, written: Written) -> Verdict:
     if written.unit_mark:
-        text = without_unit(text.translate(PLAIN_SIGNS), written.unit_mark.translate(PLAIN_SIGNS))
+        text = without_unit(sign_first(text), written.unit_mark.translate(PLAIN_SIGNS))
     kind = kind_of(text)
     if kind == NUMBER_WITH_UNIT:
         return kind, _remedy_of_unit(text, written)
@@ -106,6 +107,9 @@ def _explain_dates(feature: CalendarFeature, written: Written, cells: Sequence[s
     for pattern in DATES if feature.kind != "time" else ():
         first_year = (written.first_year or 2000) if has_short_year(pattern) else None
         fits[pattern] = _can_read(feature, texts, Written(dates=(pattern,), first_year=first_year))
+        if pattern.isalpha():  # of digits alone, which fit others
+            matches = [DAYS[pattern].match(cell.strip()) for cell in cells]
+            fits[pattern] &= [match is None or is_likely(match) for match in matches]
     every = np.any([*fits.values()], axis=0) if fits else np.zeros(len(cells), bool)
     common = [pattern for pattern, fit in fits.items() if (fit >= every).all()]
     verdicts: list[Verdict | None] = [None] * len(cells)

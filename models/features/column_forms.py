@@ -1,0 +1,48 @@
+"""The forms of a column: in which ways people write the cells of a kind, the plainest first. A search over them, scored
+by the law of columns, says how a file seems to be written; a form that is added here is then found.
+"""
+
+from __future__ import annotations
+
+import re
+
+from models.features.date_patterns import has_short_year
+from models.features.features import CalendarFeature, CategoricalFeature, Feature, NumericFeature
+from models.features.written import USUAL, Written
+
+# Days; a schema may have other patterns.
+DATES = (
+    "YYYY-MM-DD", "YYYY/MM/DD", "YYYY.MM.DD", "YYYYMMDD", "DD.MM.YYYY", "DD/MM/YYYY", "DD-MM-YYYY", "MM/DD/YYYY",
+    "MM-DD-YYYY", "DD.MM.YY", "DD/MM/YY", "DD-MM-YY", "MM/DD/YY", "MM-DD-YY", "DD-MON-YYYY", "DD MON YYYY",
+    "DD/MON/YYYY", "DD. MON YYYY", "DDMONYYYY", "MON DD, YYYY", "MON DD YYYY", "DD-MON-YY", "DD MON YY", "YYYY-MON-DD",
+    "YYYY. MON DD.", "YYYY年MM月DD日", "DDMMYYYY", "MMDDYYYY",
+)  # fmt: skip
+FIRST_YEAR = 1950  # of the hundred that two digits stand for, until a person says it
+LIKELY_YEARS = 1600, 2400  # of days in tables
+NUMBERS = (
+    Written(), Written(decimal=","), Written(decimal="either"),
+    Written(thousands=","), Written(decimal=",", thousands="."),
+    Written(thousands=" "), Written(decimal=",", thousands=" "),
+    Written(thousands="'"), Written(decimal=",", thousands="'"),
+)  # fmt: skip
+
+
+def forms_of(feature: Feature) -> tuple[Written, ...]:
+    """Return the forms in which a column of this kind may be written. Units, and words for a missing value, are
+    declared beside each of them; words for yes and no that are not read without a declaration, too.
+    """
+    if isinstance(feature, CalendarFeature):
+        return (USUAL,) if feature.kind == "time" else tuple(map(_of_days, DATES))
+    if isinstance(feature, NumericFeature):
+        return NUMBERS
+    return (USUAL, Written(trim=True)) if isinstance(feature, CategoricalFeature) else (USUAL,)
+
+
+def _of_days(pattern: str) -> Written:
+    return Written(dates=(pattern,), first_year=FIRST_YEAR if has_short_year(pattern) else None)
+
+
+def is_likely(match: re.Match[str]) -> bool:
+    """Return whether a text that fits a pattern of days has a year as tables have it: 20050728 is no day of 728."""
+    first, last = LIKELY_YEARS
+    return len(match["year"]) == 2 or first <= int(match["year"]) <= last
