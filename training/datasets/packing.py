@@ -342,7 +342,7 @@ def check_packed(schema: Schema, data: Path, packed: Packed, relation: Relation)
 def check_counts(schema: Schema, data: Path, counts: Mapping[str, ColumnCount]) -> None:
     """Raise DataError for the first column that hardly a cell fits, with how its cells differ from what is listed."""
     if (misfit := find_misfit(schema, counts)) is not None:
-        name, found, remedy = misfit
+        name, found, remedies = misfit
         problems = [problem for problem in find_problems(schema, data).problems if problem.column == name]
-        problem = problems[0] if problems else Problem(name, found, remedy)
+        problem = problems[0] if problems else Problem(name, found, remedies)
         raise DataError(str(problem), column=name, problem=problem.to_json())

@@ -131,7 +131,7 @@ def test_of_several_sheets_one_is_said(tmp_path):
     body["format"]["sheet"] = "2025"
     [problem] = check_file(parse_schema(yaml.safe_dump(body).encode()), path).problems
     assert problem.found.endswith("has no sheet '2025': 2023, 2024")
-    assert problem.remedy == "say `sheet: NAME` under `format`, or name one with the file, like 'a.xlsx#2023'"
+    assert problem.remedy == 'say `sheet: "2023"` under `format`; or say `sheet: "2024"` under `format`'
 
 
 def test_what_is_no_such_file_is_refused_with_a_remedy(tmp_path, monkeypatch):

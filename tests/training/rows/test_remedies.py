@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,17 +10,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import yaml
+from following import Known, follow
 
 from accountant.errors import DataError
 from models.features.column_law import read_numbers, read_texts
 from models.features.features import CalendarFeature
 from models.features.written import Written
-from training.datasets.file_check import check_file
 from training.datasets.packing import pack
 from training.rows.schema.schema import Schema, parse_schema
 from training.rows.sources.sniff import Column
-from training.rows.tables.cell_tests import explain_cells
+from training.rows.tables.cell_tests import CellTests
 from training.rows.tables.data import raw_values, read_batches
+from training.rows.tables.remedies import describe_remedies
 from training.rows.tables.row_files import read_columns
 
 NUMBER = {"type": "numeric", "range": [-1000, 10**7]}
@@ -95,13 +94,17 @@ CASES = {
     "an error of a spreadsheet": Case(NUMBER, ["#DIV/0!", "6"], [NAN, 6]),
     "a word for nothing": Case(NUMBER, ["unknown", "6"], [NAN, 6]),
     "a word of one's own for nothing": Case(NUMBER, ["ohne Angabe", "6"], [NAN, 6], {"missing_words": ["ohne Angabe"]}),
-    "names for numbers": Case(NUMBER, ["red", "blue"], ["red", "blue"], {"values": ["blue", "red"]}),
-    "dates for numbers": Case(NUMBER, ["2014-03-14"], ["2014-03-14"], {"range": DAY["range"]}),
-    "times for numbers": Case(NUMBER, ["10:30"], ["10:30:00"], {"range": TIME["range"]}),
-    "yes for a number": Case(NUMBER, ["ja", "nein"], [1, 0], {"true_words": ["ja"], "false_words": ["nein"]}),
+    "names for numbers": Case(
+        NUMBER, ["red", "blue"], ["red", "blue"], {"type": "categorical", "values": ["blue", "red"]}
+    ),
+    "dates for numbers": Case(NUMBER, ["2014-03-14"], ["2014-03-14"], {"type": "date", "range": DAY["range"]}),
+    "times for numbers": Case(NUMBER, ["10:30"], ["10:30:00"], {"type": "time", "range": TIME["range"]}),
+    "yes for a number": Case(
+        NUMBER, ["ja", "nein"], [1, 0], {"type": "boolean", "true_words": ["ja"], "false_words": ["nein"]}
+    ),
     "a cross for yes": Case(TRUTH, ["x", "no"], [1, 0], {"true_words": ["x"]}),
     "words of one's own for yes": Case(TRUTH, ["ok", "bad"], [1, 0], {"true_words": ["ok"], "false_words": ["bad"]}),
-    "codes for yes": Case(TRUTH, ["2", "1"], [2, 1], {"range": [1, 2]}),
+    "codes for yes": Case(TRUTH, ["2", "1"], [2, 1], {"type": "numeric", "range": [1, 2]}),
     "nothing for yes": Case(TRUTH, ["n/a", "yes"], [NAN, 1]),
     "dates with points": Case(DAY, ["14.03.2014", "1.4.2014"], ["2014-03-14", "2014-04-01"]),
     "dates of two forms": Case(DAY, ["14.03.2014", "2014-04-01"], ["2014-03-14", "2014-04-01"]),
@@ -127,16 +130,18 @@ CASES = {
     "a number of a spreadsheet's day": Case(DAY, ["41712"], ["2014-03-14"], writes={"41712": "2014-03-14"}),
     "a word for no date": Case(DAY, ["unknown", "2014-03-14"], [None, "2014-03-14"]),
     "moments with points": Case(MOMENT, ["14.03.2014 10:30 PM"], ["2014-03-14T22:30:00"]),
-    "days for moments": Case(MOMENT, ["2014-03-14"], ["2014-03-14"], {"range": DAY["range"]}),
+    "days for moments": Case(MOMENT, ["2014-03-14"], ["2014-03-14"], {"type": "date", "range": DAY["range"]}),
     "the name of a zone": Case(
         MOMENT, ["2014-03-14 10:30 CET"], ["2014-03-14T09:30:00"],
         writes={"2014-03-14 10:30 CET": "2014-03-14 10:30 +01:00"},
     ),
     "a time of no day": Case(TIME, ["25:00"], ["01:00:00"], writes={"25:00": "01:00"}),
     "a time with a point": Case(TIME, ["10.30"], ["10:30:00"], writes={"10.30": "10:30"}),
-    "dates for times": Case(TIME, ["2014-03-14"], ["2014-03-14"], {"range": DAY["range"]}),
+    "dates for times": Case(TIME, ["2014-03-14"], ["2014-03-14"], {"type": "date", "range": DAY["range"]}),
     "no answer": Case(NUMBER, ["", "6"], [NAN, 6], answer=True),
-    "a class that is not listed": Case({"classes": ["no", "yes"]}, ["no", "maybe"], ["no", "maybe"], answer=True),
+    "a class that is not listed": Case(
+        {"classes": ["no", "yes"]}, ["no", "maybe"], ["no", "maybe"], {"classes": ["no", "yes", "maybe"]}, answer=True
+    ),
     "a class with a dot": Case(
         {"classes": ["no", "yes"]}, ["no.", "yes"], ["no", "yes"], writes={"no.": "no"}, answer=True
     ),
@@ -155,36 +160,16 @@ def schema_of(case: Case, declared: dict[str, Any]) -> str:
     return yaml.safe_dump(body, sort_keys=False, allow_unicode=True)
 
 
-def amend(
-    case: Case, remedy: str, declared: dict[str, Any], cells: list[str], row: int
-) -> tuple[dict[str, Any], list[str]]:
-    """Do what a remedy says: what stands in backticks is put into the declaration, else the file is written anew."""
-    if match := re.search(r'(?:add|written: \[)\s?("[^"]+"|[^\s\]]+)\]? ?(?:to `written`|`)', remedy):
-        pattern = json.loads(match[1]) if match[1].startswith('"') else match[1]
-        listed = declared.get("written", ["YYYY-MM-DD"])
-        declared = {**declared, "written": [*listed, pattern] if "add" in remedy.split()[0] else [pattern]}
-        return ({**declared, "first_year": case.says["first_year"]} if "`first_year`" in remedy else declared), cells
-    cell = cells[row - 2]
-    if case.writes.get(cell) and re.search(r"\b(write|mend)\b", remedy):
-        return declared, [case.writes.get(each, each) for each in cells]
-    if match := re.search(r"`missing: leave-out`", remedy):
-        return {**declared, "missing": "leave-out"}, cells
-    if match := re.search(r'`(decimal|unit_mark): ("[^"]+"|either)`', remedy):
-        either = "either" in remedy and any("." in each for each in cells) and any("," in each for each in cells)
-        value = json.loads(match[2]) if match[2].startswith('"') else match[2]
-        return {**declared, match[1]: "either" if either and match[1] == "decimal" and not case.says else value}, cells
-    if "list the class" in remedy:
-        return {**declared, "classes": [*declared["classes"], cell]}, cells
-    keys = set(re.findall(r"`(\w+)`", remedy))
-    if "missing_words" in keys and "type" not in remedy and ("categorical" not in keys or "missing_words" in case.says):
-        return {**declared, "missing_words": [*declared.get("missing_words", ()), cell.strip()]}, cells
-    named = re.search(r"declare (?:it|the column) `(?:type: )?(\w+)`", remedy)
-    said = [remedy.index(f"`{key}`") for key in keys & case.says.keys()]
-    if named and named.start() < min([len(remedy), *said]):
-        return {"type": named[1], **case.says}, cells
-    added = {key: value for key, value in case.says.items() if key in keys}
-    assert added, f"the remedy names nothing that can be done: {remedy}"
-    return {**declared, **added}, cells
+def known_of(case: Case) -> Known:
+    """What a person knows of the column: how it is meant, words for nothing, and how cells are written anew."""
+    texts = [cell.strip() for cell in case.cells]
+    nothing = {text for text, meant in zip(texts, case.meant, strict=True) if meant is None or meant != meant}
+    own = ("type", "range", "classes") if not case.answer else ("range", "classes")
+    meant = {**{key: value for key, value in case.declared.items() if key in own}, **case.says}
+    if case.answer:
+        meant["missing"] = "leave-out"
+    written = {f'"{wrong}"': f'"{right}"' for wrong, right in case.writes.items()}
+    return Known({"a": meant, "other": {}}, written, is_missing=nothing.__contains__, deletes=False)
 
 
 def values_of(schema, path, case: Case) -> list[Any]:
@@ -211,20 +196,16 @@ def written_out(case: Case, declared: dict[str, Any], cells: list[str], path: Pa
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_refused_is_read_as_meant_once_its_remedy_is_done(tmp_path, name):
     case, path = CASES[name], tmp_path / "rows.csv"
-    schema = written_out(case, case.declared, case.cells, path)
-    declared, cells = case.declared, case.cells
-    refusals = 0
-    while problems := check_file(schema, path).problems:
-        with pytest.raises(DataError):  # the registration says so, too
-            pack(path, schema)
-        refusals += 1
-        assert refusals < 4, [str(problem) for problem in problems]
-        assert not any(cell in str(problems[0]).replace('"', "") for cell in cells if len(cell) > 3), "a cell is quoted"
-        declared, cells = amend(case, problems[0].remedy, declared, cells, problems[0].rows[0])
-        schema = written_out(case, declared, cells, path)
-    assert refusals, "nothing was refused"
-    pack(path, schema)
-    np.testing.assert_equal(values_of(schema, path, case), case.meant)
+    written_out(case, case.declared, case.cells, path)
+    with pytest.raises(DataError):  # the registration refuses it, too
+        pack(path, parse_schema(schema_of(case, case.declared).encode()))
+    followed = follow(path, yaml.safe_load(schema_of(case, case.declared)), known_of(case))
+    assert followed.end == "admitted", followed
+    assert followed.steps, "nothing was refused"
+    for cell in (cell for cell in case.cells if len(cell) > 3):
+        assert not any(cell in words.replace('"', "") for words in followed.problems), "a cell is quoted"
+    pack(path, followed.schema)
+    np.testing.assert_equal(values_of(followed.schema, path, case), case.meant)
 
 
 def test_whatever_stands_in_a_cell_has_a_remedy():
@@ -253,8 +234,10 @@ def test_whatever_stands_in_a_cell_has_a_remedy():
     body = {"target": {"name": "y", "range": [0, 1]}, "records": 9, "features": kinds}
     schema = parse_schema(yaml.safe_dump(body, sort_keys=False).encode())
     for column in (*schema.features, *schema.targets):
-        verdicts = explain_cells(column, schema.written_as(column.name), sorted(cells))
-        assert all(found and remedy for found, remedy in verdicts), column.name
+        tests = CellTests(column, schema.written_as(column.name))
+        for found in {*tests.name(sorted(cells))}:
+            for is_odd in (True, False):
+                assert describe_remedies(tests.remedies(found, is_odd)), (column.name, found)
 
 
 @dataclass
@@ -299,33 +282,10 @@ FILES = {
     "blanks about classes": File("a, other\n1, u\n2, v\n", SMALL, [1, 2]),
     "capitals of categories": File("a,other\nKÖLN,u\nKÖLN,v\n", TOWNS, ["KÖLN"] * 2, says={"values": ["KÖLN"]}),
     "codes with a point": File("a,other\n1.0,u\n2.0,v\n", CODES, ["1.0", "2.0"], says={"values": ["1.0", "2.0"]}),
-    "categories that nobody listed": File("a,other\nx,u\ny,v\n", TOWNS, ["x", "y"]),
-    "a range that hardly a number falls in": File("a,other\n100,u\n200,v\n", SMALL, [100, 200]),
+    "categories that nobody listed": File("a,other\nx,u\ny,v\n", TOWNS, ["x", "y"], says={"other": "expected"}),
+    "a range that hardly a number falls in": File("a,other\n100,u\n200,v\n", SMALL, [100, 200],
+                                                  says={"outside": "expected"}),
 }  # fmt: skip
-
-
-def amend_file(case: File, remedy: str, column: str, body: dict[str, Any], text: str) -> tuple[dict[str, Any], str]:
-    """Do what a remedy of a file says."""
-    if match := re.search(r"`(encoding|delimiter): ([\w-]+)` under `format`", remedy):
-        return {**body, "format": {**body.get("format", {}), match[1]: match[2]}}, text
-    if "`trim: true` under `format`" in remedy:
-        return {**body, "format": {**body.get("format", {}), "trim": True}}, text
-    mended = text
-    for word, written in case.writes.items():
-        mended = mended.replace(word, written)
-    if mended != text and re.search(
-        r"name it in the first row|name each column once|quote texts|write the cells", remedy
-    ):
-        return body, mended
-    declared = body["features"]["a"]
-    if match := re.search(r"say `(other|outside): expected`", remedy):
-        declared = {**declared, match[1]: "expected"}
-    elif "list the values as the file writes them" in remedy:
-        declared = {**declared, **case.says}
-    else:
-        assert "add it to `features`, or to `ignore`" in remedy, remedy
-        return {**body, "ignore": [*body.get("ignore", ()), column]}, text
-    return {**body, "features": {"a": declared}}, text
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -333,19 +293,14 @@ def test_a_file_that_is_refused_is_read_as_meant_once_its_remedy_is_done(tmp_pat
     case, path = FILES[name], tmp_path / "rows.csv"
     body = {"target": {"name": "other", "classes": ["u", "v"]}, "records": 60, "features": {"a": case.declared},
             "format": case.format}  # fmt: skip
-    text, refusals = case.text, 0
-    while True:
-        path.write_bytes(text.encode(case.encoding))
-        schema = parse_schema(yaml.safe_dump(body, sort_keys=False, allow_unicode=True).encode())
-        if not (problems := check_file(schema, path).problems):
-            break
-        refusals += 1
-        assert refusals < 4, [str(problem) for problem in problems]
-        body, text = amend_file(case, problems[0].remedy, problems[0].column, body, text)
-    assert refusals, "nothing was refused"
-    [columns] = read_columns(path, schema.features, schema)
+    path.write_bytes(case.text.encode(case.encoding))
+    followed = follow(path, body, Known({"a": {**case.declared, **case.says}, "other": {}}, case.writes))
+    assert followed.end == "admitted", followed
+    assert followed.steps, "nothing was refused"
+    assert followed.schema is not None
+    [columns] = read_columns(path, followed.schema.features, followed.schema)
     assert columns["a"].tolist() == case.meant
-    assert pack(path, schema).labels.tolist() == [0, 1][: len(case.meant)]
+    assert pack(path, followed.schema).labels.tolist() == [0, 1][: len(case.meant)]
 
 
 MINUS = "-\u2212\u2010\u2011\u2012\u2013\u2014\ufe63\uff0d"

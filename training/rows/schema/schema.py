@@ -440,7 +440,10 @@ def _check_names(file: _File) -> None:
         raise SchemaError(f"schema: ignore: {name!r} is used as a feature, a group or the target")
     for name in names:
         if not name or len(name) > LONGEST or not name.isprintable():
-            raise SchemaError(f"schema: {name!r}: a column name has 1 to {LONGEST} printable characters")
+            raise SchemaError(
+                f"schema: {name!r}: a column name has 1 to {LONGEST} printable characters; name it otherwise in the "
+                "file, or by `columns` and `skip` under `format`"
+            )
 
 
 def _check_target(target: Target, file: _File, targets: int) -> None:

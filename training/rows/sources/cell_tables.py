@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -170,11 +172,12 @@ class CellTable:
         """Return how many rows stand above the one in which all these names are; None where none of the first has."""
         if self.path.suffix.lower() not in SHEETS:
             return None
-        above = CellTable(self.path, replace(self.form, columns=(), skip=0, skip_rows=()))
-        names, rows, _ = above._content
-        for skip, cells in enumerate([names, *rows[:MOST_ABOVE]]):
-            if {*wanted} <= {*name_columns([*map(_plain, cells)])}:
-                return skip
+        for skip in range(MOST_ABOVE):
+            above = CellTable(self.path, replace(self.form, columns=(), skip=skip, skip_rows=()))
+            with suppress(DataError):  # an empty row
+                names, rows, _ = above._content
+                named = ({*name_columns([*map(_plain, cells)])} for cells in [names, *rows])
+                return next((at for at, has in enumerate(islice(named, MOST_ABOVE), skip) if {*wanted} <= has), None)
         return None
 
     def _sheet_of(self, book: Any) -> str:
@@ -193,7 +196,9 @@ class CellTable:
             remedy = "name another file"
             if listed:
                 remedy = f"say `sheet: NAME` under `format`, or name one with the file, like '{self.name}#{listed[0]}'"
-            raise DataError(f"data={self.name}: has {found}: {', '.join(listed)}; {remedy}")
+            remedies = [{"place": "format", "say": {"sheet": name}} for name in listed]
+            kept = {"remedies": remedies} if remedies else {}
+            raise DataError(f"data={self.name}: has {found}: {', '.join(listed)}; {remedy}", **kept)
         return str(listed[0])
 
     def _read_statistics(self) -> tuple[list[str], list[Cells], list[int]]:

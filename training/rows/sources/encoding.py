@@ -55,7 +55,7 @@ def list_readings(table: CsvTable) -> list[Reading]:
         start = bytes(file.read(SAMPLE))
     if (mark := next((name for bom, name in MARKS.items() if start.startswith(bom)), None)) is not None:
         return [Reading(mark)]
-    if b"\0" in start:  # ASCII in two bytes each
+    if 4 * start.count(0) > len(start):  # ASCII in two bytes each
         return [Reading("utf-16-le" if start[1::2].count(0) > start[::2].count(0) else "utf-16-be")]
     if can_decode(table, "utf-8"):
         return [Reading("utf-8")]

@@ -17,12 +17,22 @@ from models.features.features import CategoricalFeature, Feature, NumericFeature
 from training.rows.packed.cells import Span
 from training.rows.schema.schema import Schema
 from training.rows.tables.near_misses import BLANKS, NearMisses
+from training.rows.tables.remedies import Remedy, Unsaid, describe_remedies, write_anew
 
 LEAST_LISTED, LEAST_WITHIN = 0.5, 0.1  # of the cells that are there
 MOST_MISSES = 0.01  # of the cells that are there: so many that differ from a listed one in form are asked about
-TRIM = "say `trim: true` under `format`: then blanks about a text do not count"
-AS_WRITTEN = "list the values as the file writes them, or write the cells as listed"
-EMPTY = "no cell of the column holds anything", "put it under `ignore`, or fill it in"
+TRIM = (Remedy({"trim": True}, "format", how="(then blanks about a text do not count)"),)
+AS_WRITTEN = (Remedy({"values": Unsaid.WRITTEN}), *write_anew("write the cells as listed"))
+EMPTY = (
+    "no cell of the column holds anything",
+    (Remedy({"ignore": [Unsaid.COLUMN]}, "schema"), *write_anew("fill it in")),
+)
+OF_RANGE = (Remedy({"range": Unsaid.KNOWN}), Remedy({"outside": "expected"}))
+OF_VALUES = (
+    Remedy({"values": Unsaid.KNOWN}),
+    Remedy({"other": "expected"}),
+    *write_anew("write the cells as listed"),
+)
 PARTS = ("fits", "clipped", "other", "missing", "refused")
 
 
@@ -83,7 +93,7 @@ class ColumnCount:
         return NearMisses(self.feature.values)
 
     @property
-    def _remedy_of_misses(self) -> str:
+    def _remedy_of_misses(self) -> tuple[Remedy, ...]:
         return TRIM if self.misses.most_common(1)[0][0] == BLANKS else AS_WRITTEN
 
     def question(self) -> str | None:
@@ -98,11 +108,11 @@ class ColumnCount:
 
     def remedy(self) -> str:
         """Return what makes such cells be read as the listed values."""
-        return f"{self.name}: {self._remedy_of_misses}"
+        return f"{self.name}: {describe_remedies(self._remedy_of_misses)}"
 
-    def problem(self) -> tuple[str, str] | None:
-        """Return what refuses the column, and the remedy: a list or a range that hardly a cell fits, or
-        that nothing stands in it.
+    def problem(self) -> tuple[str, tuple[Remedy, ...]] | None:
+        """Return what refuses the column, and the remedies: a list or a range that hardly a cell fits, or that nothing
+        stands in it.
         """
         present = self.cells - self.missing - self.refused
         if self.cells and self.missing == self.cells and not self.may_be_empty:
@@ -111,12 +121,12 @@ class ColumnCount:
             return None
         if self.span is not None and self.fits < LEAST_WITHIN * present:
             found = f"{self.clipped / present:.0%} of the cells lie outside of the range"
-            return found, "declare the range that is publicly known, or say `outside: expected` of the column"
+            return found, OF_RANGE
         if self.other and self.fits < LEAST_LISTED * present:
             found = f"{self.other / present:.0%} of the cells are not listed under `values`"
             if 2 * self.misses.total() > self.other:
                 return f"{found}: they have {self.misses.most_common(1)[0][0]}", self._remedy_of_misses
-            return found, "list the values that are publicly known, or say `other: expected` of the column"
+            return found, OF_VALUES
         return None
 
     def shares(self) -> list[str]:
@@ -167,8 +177,8 @@ def _declared_range(schema: Schema, feature: Feature) -> Span | None:
     return schema.ends[feature.name] if schema.ends[feature.name][1] > feature.edges[-1] else None
 
 
-def find_misfit(schema: Schema, counts: Mapping[str, ColumnCount]) -> tuple[str, str, str] | None:
-    """Return the first column that is refused for what its cells are, with what was found and the remedy; the name is
+def find_misfit(schema: Schema, counts: Mapping[str, ColumnCount]) -> tuple[str, str, tuple[Remedy, ...]] | None:
+    """Return the first column that is refused for what its cells are, with what was found and the remedies; the name is
     "" where no cell of any feature fits.
     """
     for count in counts.values():
@@ -177,4 +187,4 @@ def find_misfit(schema: Schema, counts: Mapping[str, ColumnCount]) -> tuple[str,
     features = [counts[feature.name] for feature in schema.features]
     if any(count.fits or not count.cells for count in features) or all(count.expected for count in features):
         return None
-    return "", "no cell of any feature fits the schema", "declare the columns as the file has them"
+    return "", "no cell of any feature fits the schema", write_anew("declare the columns as the file has them")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,30 +19,34 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from accountant.errors import DataError
 from dpserve_verify.errors import InputError
 from models.features.column_law import Misfit, is_text, plain_column, read_numbers
 from models.features.csv_lines import said_delimiter
 from models.features.features import Feature
-from models.features.written import DELIMITERS
+from models.features.written import DELIMITERS, LONGEST_WORD
 from training.rows.schema.schema import Schema, Target
 from training.rows.sources.cell_tables import CellTable, split_sheet
 from training.rows.sources.encoding import can_decode, is_utf8
 from training.rows.sources.files import CsvTable, Table, no_such_file
 from training.rows.sources.folders import FolderTable, open_table
 from training.rows.sources.sniff import first_lines, form_of
-from training.rows.tables.cell_tests import NO_CLASS, NOTHING, explain_cells
+from training.rows.tables.cell_tests import NO_CLASS, NOTHING, OF_ANSWERS, CellTests, Remedies, of_type
 from training.rows.tables.column_counts import PARTS, TRIM, ColumnCount, counts_of, find_misfit
 from training.rows.tables.data import read_classes, read_codes, spell_numbers
-from training.rows.tables.nobody_rows import describe_nobody
+from training.rows.tables.nobody_rows import DELETE, describe_nobody
+from training.rows.tables.remedies import Remedy, Unsaid, describe_remedies, remedies_from_json, write_anew
 
 CHUNK = 1 << 13  # lines of a .csv that are looked at together
+SEEN = 200  # cells of a batch that a remedy must leave as they are
 FIRST = 5  # rows that are named of one problem
 ABOUT = 1.5  # times as many or as few rows as declared are still about as many
-QUOTE = "quote texts that hold the mark between columns"
-DECLARE = "store the column as the schema declares it, or declare what it holds"
-FLATTEN = "write each part of it as a column of its own, as `pandas.json_normalize` and `pyarrow.Table.flatten` do"
+NEW_COLUMN = (Remedy({"ignore": [Unsaid.COLUMN]}, "schema"), *write_anew("declare it under `features`"))
+ONE_MARK = write_anew("write it with commas, semicolons, tabs or | between cells")
+NAME_ALL = write_anew("name each column in the first row")
+QUOTE = write_anew("quote texts that hold the mark between columns")
 
 
 @dataclass
@@ -50,9 +55,14 @@ class Problem:
 
     column: str
     found: str
-    remedy: str
+    remedies: tuple[Remedy, ...]
     rows: list[int] = field(default_factory=list)
     count: int = 0
+
+    @property
+    def remedy(self) -> str:
+        """Say the remedies, of which one is done."""
+        return describe_remedies(self.remedies)
 
     def at(self, row: int) -> None:
         """Note one more place."""
@@ -62,8 +72,14 @@ class Problem:
 
     def to_json(self) -> dict[str, Any]:
         """Return the problem for programs."""
-        return {"column": self.column, "found": self.found, "remedy": self.remedy, "rows": self.rows,
+        return {"column": self.column, "found": self.found, "remedy": self.remedy,
+                "remedies": [remedy.to_json() for remedy in self.remedies], "rows": self.rows,
                 "count": self.count}  # fmt: skip
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Problem:
+        """Read what `to_json` gives."""
+        return cls(body["column"], body["found"], remedies_from_json(body["remedies"]), body["rows"], body["count"])
 
     def __str__(self) -> str:
         where = f"row {', '.join(map(str, self.rows))} as a spreadsheet counts: " if self.rows else ""
@@ -73,9 +89,12 @@ class Problem:
 def problem_of(error: DataError) -> Problem:
     """Return the problem of a refusal that is no single cell's."""
     if "problem" in error.details:
-        return Problem(**error.details["problem"])
+        return Problem.from_json(error.details["problem"])
     found, _, remedy = error.message.rpartition("; ")
-    return Problem(str(error.details.get("column", "")), found or error.message, remedy if found else "write it anew")
+    remedies = write_anew(remedy if found else "write it anew")
+    if "remedies" in error.details:
+        remedies = remedies_from_json(error.details["remedies"])
+    return Problem(str(error.details.get("column", "")), found or error.message, remedies)
 
 
 @dataclass(frozen=True)
@@ -171,25 +190,27 @@ def find_problems(schema: Schema, path: Path, most: int | None = None) -> FileCh
             zip(table.parts, table.keys, strict=True) if isinstance(table, FolderTable) else [(table, {})]
         ):
             look.where = f" (in {part.name})" if is_folder else ""
-            part = _below_titles(schema, part, look.note)
+            part, look.has_floats = _below_titles(schema, part, look.note), isinstance(part, CellTable)
             names, batches = (_csv_batches if isinstance(part, CsvTable) else _typed_batches)(part, schema, look.note)
             _compare(schema, {*names, *keys}, look.note)
             for rows, columns in batches:
                 of_keys = {name: pa.repeat(pa.scalar(key, pa.string()), len(rows)) for name, key in keys.items()}
                 look.at({**dict(zip(names, columns, strict=True)), **of_keys}, rows)
                 if most is not None and len(look.problems) >= most:
+                    look.explain()
                     return FileCheck([*look.problems.values()], look.counts, schema.records)
     except FileNotFoundError:
         raise DataError(no_such_file(str(path))) from None
     except DataError as error:
         problem = problem_of(error)
-        look.note(problem.column, problem.found, problem.remedy)
+        look.note(problem.column, problem.found, problem.remedies)
     except (pa.ArrowException, OSError, csv.Error, UnicodeError) as error:
         kind = path.suffix[1:] or "a table"
-        look.note("", f"what cannot be read as {kind} ({type(error).__name__})", "write it anew")
+        look.note("", f"what cannot be read as {kind} ({type(error).__name__})", write_anew("write it anew"))
     look.where = ""
-    for name, (found, remedy) in look.shares() if most is None else ():  # of all rows, and no reason of a refusal
-        look.note(name, found, remedy)
+    look.explain()
+    for name, (found, remedies) in look.shares() if most is None else ():  # of all rows, and no reason of a refusal
+        look.note(name, found, remedies)
     return FileCheck([*look.problems.values()], look.counts, schema.records)
 
 
@@ -201,15 +222,30 @@ class _Look:
         self.counts, self.where = counts_of(schema), ""
         self._schema = schema
         self._batch: Mapping[str, pa.Array] = {}
-        self._nobody: dict[int, tuple[str, str] | None] = {}  # by the place of a row in the batch
+        self._nobody: dict[int, tuple[str, Remedies] | None] = {}  # by the place of a row in the batch
+        self._tests: dict[str, CellTests] = {}
+        self._begins, self._nobodies = Counter[str](), dict[str, Counter[str]]()  # texts that stand first in rows
+        self._named: dict[tuple[str, str], str] = {}  # problems whose remedies are asked of the tests in the end
+        self.has_floats = False
 
-    def note(self, column: str, found: str, remedy: str, row: int | None = None) -> None:
+    def note(self, column: str, found: str, remedies: Remedies, row: int | None = None) -> None:
         """Note what is wrong with a column, at a row."""
-        problem = self.problems.setdefault((column, found), Problem(column, found, remedy))
+        problem = self.problems.setdefault((column, found), Problem(column, found, remedies))
         if row is not None:
             problem.at(row)
 
-    def _note_cell(self, column: str, found: str, remedy: str, rows: Sequence[int], place: int) -> None:
+    def explain(self) -> None:
+        """Find the remedies of the cells that were named, and take away those that would pass over people."""
+        for found, begins in self._nobodies.items():
+            if any(self._begins[text] != count or not _may_be_said(text) for text, count in begins.items()):
+                self.problems["", found].remedies = (DELETE,)
+        for (column, found), kind in self._named.items():
+            if (column, found) in self.problems:
+                count, tests = self.counts[column], self._tests[column]
+                is_odd = 2 * count.refused < count.cells - count.missing
+                self.problems[column, found].remedies = tests.remedies(kind, is_odd)
+
+    def _note_cell(self, column: str, found: str, remedies: Remedies, rows: Sequence[int], place: int) -> None:
         """Note what is wrong with a cell, or once that its row is nobody."""
         if place not in self._nobody:
             texts = {name: cells[place].as_py() for name, cells in self._batch.items()}
@@ -217,13 +253,17 @@ class _Look:
                 {name: "" if text is None else str(text) for name, text in texts.items()}
             )
             if (nobody := self._nobody[place]) is not None:
-                self.note("", nobody[0] + self.where, nobody[1], rows[place])
+                found = nobody[0] + self.where
+                self.note("", found, nobody[1], rows[place])
+                first = next((text for each in texts.values() if (text := str(each or "").strip())), "")
+                self._nobodies.setdefault(found, Counter())[first] += 1
         if self._nobody[place] is None:
-            self.note(column, found + self.where, remedy, rows[place])
+            self.note(column, found + self.where, remedies, rows[place])
 
     def at(self, columns: Mapping[str, pa.Array], rows: Sequence[int]) -> None:
         """Look at a batch; `rows`: where each row stands, as a spreadsheet counts."""
-        self._batch, self._nobody = columns, dict[int, tuple[str, str] | None]()
+        self._batch, self._nobody = columns, dict[int, tuple[str, Remedies] | None]()
+        self._begins.update(_first_texts([*columns.values()]))
         for feature in self._schema.stored:
             if feature.name in columns:
                 self._fit(feature, columns[feature.name], rows, partial(self._read, feature))
@@ -236,26 +276,30 @@ class _Look:
     ) -> None:
         """Read a column; where cells do not fit, note each, and read the rest."""
         column = plain_column(column)
+        tests = self._tests.setdefault(of.name, CellTests(of, self._schema.written_as(of.name), self.has_floats))
         try:
-            return read(column)
+            read(column)
+            return tests.see(_texts(column.slice(0, SEEN)))
         except Misfit as error:
             misfit = error
         count = self.counts[of.name]
         if misfit.cells is None:
             count.cells, count.refused = count.cells + len(column), count.refused + len(column)
-            nested = pa.types.is_nested(column.type)
-            return self.note(of.name, misfit.problem + self.where, FLATTEN if nested else DECLARE)
+            return self.note(of.name, misfit.problem + self.where, of_type(of, column.type))
         places = np.flatnonzero(misfit.cells).tolist()
-        verdicts = [(misfit.problem, DECLARE)] * len(places)
+        rest = column.take(pa.array(np.arange(len(column)), mask=misfit.cells))
+        tests.see(_texts(rest.slice(0, SEEN)))
         if is_text(column.type):
             cells = column.take(pa.array(places)).to_pylist()
             distinct = list(dict.fromkeys(cells))
-            explained = explain_cells(of, self._schema.written_as(of.name), distinct)
-            verdict_of = dict(zip(distinct, explained, strict=True))
-            verdicts = [verdict_of[cell] for cell in cells]
-        for place, (found, remedy) in zip(places, verdicts, strict=True):
-            self._note_cell(of.name, found, remedy, rows, place)
-        read(column.take(pa.array(np.arange(len(column)), mask=misfit.cells)))
+            kinds = dict(zip(distinct, tests.name(distinct), strict=True))
+            for place, cell in zip(places, cells, strict=True):
+                self._named[of.name, kinds[cell] + self.where] = kinds[cell]
+                self._note_cell(of.name, kinds[cell], (), rows, place)
+        else:
+            for place in places:
+                self._note_cell(of.name, misfit.problem, of_type(of, column.type), rows, place)
+        read(rest)
         count.missing, count.refused = count.missing - len(places), count.refused + len(places)
         return None
 
@@ -280,18 +324,39 @@ class _Look:
                 for place in np.flatnonzero(padded).tolist():
                     self._note_cell(target.name, "a class with blanks about it", TRIM, rows, place)
                 places = np.where(padded, 0, places)
-        for code, (found, remedy) in ((-1, NOTHING), (-2, NO_CLASS)):
+        for code, found in ((-1, NOTHING), (-2, NO_CLASS)):
             for place in np.flatnonzero(places == code).tolist() if code == -2 or not target.leave_out else ():
-                self._note_cell(target.name, found, remedy, rows, place)
+                self._note_cell(target.name, found, OF_ANSWERS[found], rows, place)
 
-    def shares(self) -> Iterator[tuple[str, tuple[str, str]]]:
-        """Yield the columns that hardly a cell fits, with what is found and the remedy."""
+    def shares(self) -> Iterator[tuple[str, tuple[str, Remedies]]]:
+        """Yield the columns that hardly a cell fits, with what is found and the remedies."""
         for name, count in self.counts.items():
             if (problem := count.problem()) is not None:
                 yield name, problem
-        name, found, remedy = find_misfit(self._schema, self.counts) or ("-", "", "")
+        name, found, remedies = find_misfit(self._schema, self.counts) or ("-", "", ())
         if not name and not self.problems:
-            yield name, (found, remedy)
+            yield name, (found, remedies)
+
+
+def _first_texts(columns: Sequence[pa.Array]) -> dict[str, int]:
+    """Count the texts that stand first in rows, "" where nothing does."""
+    texts = [pc.utf8_trim_whitespace(column.cast(pa.large_string())) for column in columns if is_text(column.type)]
+    if not texts:
+        return {}
+    present = [pc.if_else(pc.equal(each, ""), None, each) for each in texts]
+    counted = pc.coalesce(*present, "").value_counts()
+    return dict(zip(counted.field(0).to_pylist(), counted.field(1).to_pylist(), strict=True))
+
+
+def _may_be_said(text: str) -> bool:
+    """Return whether rows can be passed over by a text that stands first in them."""
+    return len(text) <= LONGEST_WORD and not text.endswith("*") and not text[:1].isdecimal()
+
+
+def _texts(column: pa.Array) -> list[str | None]:
+    """Return the cells of a column of texts; none of another."""
+    texts: list[str | None] = column.to_pylist() if is_text(column.type) else []
+    return texts
 
 
 @contextmanager
@@ -318,20 +383,24 @@ def _below_titles(schema: Schema, table: Table, note: Callable[..., None]) -> Ta
         return table
     if schema.form.columns:
         return table
-    said = f"say `skip: {skip}` under `format` in the schema" if skip else "leave `skip` out of `format` in the schema"
-    note("", f"names of the columns in row {skip + 1}", said)
+    said = Remedy({"skip": skip}, "format", leave_out=not skip)
+    note("", f"names of the columns in row {skip + 1}", (said,))
     return replace(table, form=replace(schema.form, skip=skip))
 
 
 def _compare(schema: Schema, names: set[str], note: Callable[..., None]) -> None:
     wanted = {*(feature.name for feature in schema.stored), *schema.target_names}
+    if len(names) == 1 and not wanted & names:
+        return note("", "one column alone: no mark that a schema names stands between cells", ONE_MARK)
     for name in sorted(wanted - names):
-        note(name, "no such column", "name it in the first row as the schema does, or take it out of the schema")
+        absent = Remedy({"features": [Unsaid.COLUMN]}, "schema", leave_out=True)
+        note(name, "no such column", (*write_anew("name it in the first row as the schema does"), absent))
     twice = schema.twice(names)
     for name in twice:
-        note(name, "a name that stands twice in the first row", "name each column once")
+        note(name, "a name that stands twice in the first row", write_anew("name each column once"))
     for name in sorted(name for name in names - wanted if not schema.ignores(name)):
-        note(name, "a column that the schema does not speak of", "add it to `features`, or to `ignore`")
+        note(name, "a column that the schema does not speak of", NEW_COLUMN)
+    return None
 
 
 Batches = Iterator[tuple[Sequence[int], Sequence[pa.Array]]]  # each row's place as a spreadsheet counts; its columns
@@ -341,41 +410,65 @@ def _csv_batches(table: Table, schema: Schema, note: Callable[..., None]) -> tup
     """Cut a .csv into cells line by line, which goes on where the reader of registrations ends."""
     assert isinstance(table, CsvTable)
     seems, form = form_of(table), table.form
-    if (form.encoding != "utf-8" and is_utf8(table)) or not can_decode(table, form.encoding):
+    is_wide = seems.encoding.startswith("utf-16") and seems.encoding != form.encoding
+    if is_wide or (form.encoding != "utf-8" and is_utf8(table)) or not can_decode(table, form.encoding):
         note("", f"text that is not {form.encoding.upper()} (read here as {seems.encoding})",
-             f"say `encoding: {seems.encoding}` under `format` in the schema")  # fmt: skip
+             (Remedy({"encoding": seems.encoding}, "format"),))  # fmt: skip
         form = replace(form, encoding=seems.encoding)
     first = [*first_lines(table, form), *[""] * form.skip][form.skip]
     if seems.mark != form.mark and (said_delimiter(first) or form.mark not in first):
         note("", f"columns parted by {seems.delimiter!r}",
-             f"say `delimiter: {DELIMITERS[seems.delimiter]}` under `format` in the schema")  # fmt: skip
+             (Remedy({"delimiter": DELIMITERS[seems.delimiter]}, "format"),))  # fmt: skip
         form = replace(form, delimiter=seems.delimiter)
     text = io.TextIOWrapper(table.raw(), form.codec, "replace", "")
     cut_table = CsvTable(table.path, form)
     cut = cut_table.lines(text)
     at = cut.skipped + (1 if form.columns else 2)  # where the first row stands
-    names = cut_table.names
-    cut.header()
-    lines = iter(cut)
+    names, before = cut_table.names, cut.header()[1]
+    numbered = ((row, cells) for row, cells in enumerate(cut, at) if cells)  # an empty line is no row
 
-    def read_chunk(numbered: Iterator[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
+    def read_chunk() -> list[tuple[int, list[str]]]:
         with cut_table.reading_quotes():
             return [*islice(numbered, CHUNK)]
 
+    first_chunk: list[tuple[int, list[str]]] = []
+    failure: DataError | None = None
+    try:
+        first_chunk = read_chunk()
+    except DataError as error:  # told after what is wrong with the names
+        failure = error
+    if named := _name_more(names, [cells for _, cells in first_chunk]):
+        remedy = Remedy({"columns": named, "skip": before}, "format")
+        note("", "rows of which each has one cell more than there are names", (remedy, *NAME_ALL))
+        names = named
+
     def batches() -> Batches:
+        chunk = first_chunk
         with text:
-            numbered = ((row, cells) for row, cells in enumerate(lines, at) if cells)  # an empty line is no row
-            while chunk := read_chunk(numbered):
+            if failure is not None:
+                raise failure
+            while chunk:
                 whole = [(row, cells) for row, cells in chunk if len(cells) == len(names)]
-                for row in [row for row, cells in chunk if len(cells) != len(names)]:
-                    cells = next(cells for at, cells in chunk if at == row)
-                    nobody = describe_nobody(dict(zip_longest(names, cells[: len(names)], fillvalue="")))
-                    note("", *(nobody or ("a row with more or fewer cells than the first one", QUOTE)), row)
+                for row, cells in chunk:
+                    if len(cells) != len(names):
+                        nobody = describe_nobody(dict(zip_longest(names, cells[: len(names)], fillvalue="")))
+                        note("", *(nobody or ("a row with more or fewer cells than the first one", QUOTE)), row)
                 if whole:
                     columns = zip(*(cells for _, cells in whole), strict=True)
                     yield [row for row, _ in whole], [pa.array(cells, pa.large_string()) for cells in columns]
+                chunk = read_chunk()
 
     return names, batches()
+
+
+def _name_more(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str] | None:
+    """Name the columns of rows that all have one cell more than the header: without a name is the last one where it is
+    empty, else the first one, as R writes row names. None where they have not.
+    """
+    if len(rows) < 2 or any(len(cells) != len(names) + 1 for cells in rows):
+        return None
+    more = [f"column {len(names) + 1}"] if not any(cells[-1] for cells in rows) else []
+    return [*([] if more else ["column 0"]), *names, *more]
 
 
 def _typed_batches(table: Table, schema: Schema, note: Callable[..., None]) -> tuple[list[str], Batches]:

@@ -8,15 +8,18 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 
+from models.features.written import PLAIN_SIGNS
+
 BLANKS = "blanks about them"
 LONGEST = 200  # characters of a text that is compared
 _BLANKS = " \t\r\n\u00a0\u202f\u200b\ufeff"
+_PLAIN = PLAIN_SIGNS | {0x2018: "'", 0x2019: "'", 0x02BC: "'", 0x00AD: None, 0x200B: None}
 _NO_ZEROS = re.compile(r"^0+(?=[0-9])|\.0+$")
 
 
 def _plainest(text: str) -> str:
     """Return what two texts have in common that are written otherwise: of those alike by any of FORMS, the same."""
-    plain = unicodedata.normalize("NFKC", text).strip(f"{_BLANKS}\"'").rstrip(".").casefold()
+    plain = unicodedata.normalize("NFKC", text).translate(_PLAIN).strip(f"{_BLANKS}\"'").rstrip(".").casefold()
     return _NO_ZEROS.sub("", " ".join(plain.split()))
 
 
@@ -28,7 +31,7 @@ FORMS: dict[str, Callable[[str], str]] = {
     "other zeros before them": lambda text: text.lstrip("0") or "0",
     "quotes about them": lambda text: text.strip("\"'"),
     "a dot after them": lambda text: text.rstrip("."),
-    "blanks, capitals, zeros, quotes or a dot of their own": _plainest,
+    "blanks, capitals, zeros, quotes, dashes or a dot of their own": _plainest,
 }
 
 
