@@ -167,10 +167,11 @@ def _store(request: Request) -> Drafts:
 PROBLEM = json_schemas.record(
     {
         "column": json_schemas.TEXT, "found": json_schemas.TEXT, "remedy": json_schemas.TEXT,
-        "remedies": json_schemas.array(json_schemas.ANY_OBJECT), "rows": json_schemas.array(json_schemas.COUNT), "count": json_schemas.COUNT,
+        "remedies": json_schemas.array(json_schemas.ANY_OBJECT),
+        "rows": json_schemas.array(json_schemas.COUNT), "count": json_schemas.COUNT,
     },
-    says="`rows`: the first ones, as a spreadsheet counts; `found`: what stands there, in kind; `remedies`: the steps of "
-    "which one is done, each with the keys of the schema and their values",
+    says="`rows`: the first ones, as a spreadsheet counts; `found`: what stands there, in kind; `remedies`: steps, of "
+    "which one is done, with the keys of the schema and their values",
 )  # fmt: skip
 LINE = json_schemas.record(
     {

@@ -135,7 +135,7 @@ def test_a_wrong_encoding_is_refused_with_the_likely_one_and_a_declared_one_that
     names, rows, parts = table("Russian")
     file = write(tmp_path / "rows.csv", names, rows, "cp1251")
     assert check_file(schema_of(names, parts, "utf-8"), file).problems[0].remedy == (
-        "say `encoding: cp1251` under `format` in the schema"
+        "say `encoding: cp1251` under `format`"
     )
     names, rows, parts = table("Turkish")
     few = [row for row in rows if row[2] == "yüksek"]  # whose letters say little of the language

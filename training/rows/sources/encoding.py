@@ -55,8 +55,9 @@ def list_readings(table: CsvTable) -> list[Reading]:
         start = bytes(file.read(SAMPLE))
     if (mark := next((name for bom, name in MARKS.items() if start.startswith(bom)), None)) is not None:
         return [Reading(mark)]
-    if 4 * start.count(0) > len(start):  # ASCII in two bytes each
-        return [Reading("utf-16-le" if start[1::2].count(0) > start[::2].count(0) else "utf-16-be")]
+    first, second = start[::2].count(0), start[1::2].count(0)
+    if max(first, second) > 4 * min(first, second) + 1:  # ASCII in two bytes each, and no cells that hold such bytes
+        return [Reading("utf-16-le" if second > first else "utf-16-be")]
     if can_decode(table, "utf-8"):
         return [Reading("utf-8")]
     sample = _lines_beyond_ascii(table)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import product
+from operator import methodcaller
 from typing import Any, get_args
 
 import numpy as np
@@ -39,6 +40,7 @@ from training.rows.sources.cell_kinds import (
     A_TRUTH,
     A_ZONE,
     DATES,
+    DAYS,
     UNITS,
     kind_of,
     unit_beside,
@@ -150,18 +152,30 @@ class CellTests:
                 continue
             changes = {key: getattr(tried, key) for key in ("unit_mark", "decimal", "thousands")
                        if getattr(tried, key) != getattr(self._written, key)}  # fmt: skip
-            rank, key = (int(np.isnan(numbers).sum()), changed, len(changes)), numbers.tobytes() + fitting
+            other = self._written.decimal != "." and tried.decimal not in (self._written.decimal, "either")
+            rank = int(np.isnan(numbers).sum()), changed, len(changes) + other
+            key = numbers.tobytes() + fitting
             if key not in ranked or rank < ranked[key][0]:
                 ranked[key] = rank, changes
         ordered = sorted(ranked.values(), key=lambda each: each[0])
         best = [changes for rank, changes in ordered if rank[0] == ordered[0][0][0]][:CHOICES]
-        return tuple(Remedy(_without_rare_unit(each), how=_meaning(each) if len(best) > 1 else "") for each in best)
+        for changes in best:
+            if changes.get("unit_mark", "%") not in UNITS:  # what else stands beside a number may be anything
+                changes["unit_mark"] = Unsaid.UNIT
+        if len(best) == 1:
+            return (Remedy(best[0]),)
+        marks = [each.get("thousands") or each.get("decimal", ",").replace("either", ",") for each in best]
+        values = ["1234" if each.get("thousands") else "1.234" for each in best]
+        meant = zip(best, marks, values, strict=True)
+        return tuple(Remedy(changes, how=f"where 1{mark}234 is {value}") for changes, mark, value in meant)
 
     @cached_property
     def _forms(self) -> list[tuple[Written, bytes, bool]]:
         """List the forms that read all cells that fit, what they read of these, and whether it is something else."""
         texts = (text for texts in self._refused.values() for text in texts)
-        units = Counter(unit for text in texts if (unit := _part_unit(text)[1]) and _is_unit(unit))
+        units = Counter(
+            unit for text in texts if (unit := _part_unit(text)[1]) and not Written(unit_mark=unit).problem()
+        )
         before, forms = self._numbers(self._written)[1], []
         for form, unit in product(_FORMS, dict.fromkeys((self._written.unit_mark, *dict(units.most_common(3))))):
             tried = replace(self._written, decimal=form.decimal, thousands=form.thousands, unit_mark=unit)
@@ -229,22 +243,6 @@ def _part_unit(text: str) -> tuple[str, str]:
     return match[1] + match["number"], match["before"] or match["after"]
 
 
-def _is_unit(unit: str) -> bool:
-    return Written(unit_mark=unit).problem() is None
-
-
-def _without_rare_unit(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the changes, a unit that is not one of UNITS unsaid: what else stands beside a number may be anything."""
-    return {key: Unsaid.UNIT if key == "unit_mark" and value not in UNITS else value for key, value in changes.items()}
-
-
-def _meaning(changes: Mapping[str, Any]) -> str:
-    """Say what sets a form of numbers apart from another that reads the same cells."""
-    if changes.get("thousands"):
-        return f"where 1{changes['thousands']}234 is 1234"
-    return "where 1.234 is 1.234" if changes.get("decimal") == "." else "where 1,234 is 1.234"
-
-
 def _read_numbers(texts: Sequence[str], written: Written) -> NDArray[np.float64]:
     """Return the numbers that the law reads; NaN where it refuses a text, or reads nothing."""
     column = pa.array(texts, pa.large_string())
@@ -302,14 +300,16 @@ def _name_dates(feature: CalendarFeature, written: Written, texts: Sequence[str]
     named = []
     for at, text in enumerate(texts):
         patterns = [pattern for pattern in fits if fits[pattern][at] and (pattern in common or not common)]
-        day = A_DATE if feature.kind == "time" else A_DAY
-        named.append(f"{WRITTEN}{' or '.join(patterns)}" if patterns else day if days[at] else _kind_beside_days(text))
+        if patterns or days[at]:
+            day = A_DATE if feature.kind == "time" else A_DAY
+            named.append(f"{WRITTEN}{' or '.join(patterns)}" if patterns else day)
+        elif re.fullmatch(r"[0\W]*0[0\W]*", text):  # as databases write no day
+            named.append(A_MISSING_WORD)
+        elif feature.kind != "time" and any(map(methodcaller("match", text), DAYS.values())):
+            named.append("a date that no calendar has")
+        else:
+            kind = kind_of(text)
+            known = (A_MISSING_WORD, A_NUMBER, A_DATE, A_TIME, A_ZONE, "digits of another alphabet")
+            no_time = "a time that no day has" if feature.kind == "time" and kind == A_TIME else kind
+            named.append(no_time if kind in known else A_TEXT)
     return named
-
-
-def _kind_beside_days(text: str) -> str:
-    if re.fullmatch(r"[0\W]*0[0\W]*", text):  # as databases write no day
-        return A_MISSING_WORD
-    kind = kind_of(text)
-    kinds = (A_MISSING_WORD, A_NUMBER, A_DATE, A_TIME, "digits of another alphabet", A_ZONE)
-    return kind if kind in kinds else A_TEXT

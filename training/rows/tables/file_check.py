@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,6 +43,7 @@ from training.rows.tables.remedies import Remedy, Unsaid, describe_remedies, rem
 CHUNK = 1 << 13  # lines of a .csv that are looked at together
 SEEN = 200  # cells of a batch that a remedy must leave as they are
 FIRST = 5  # rows that are named of one problem
+_UNSAYABLE = re.compile(r"^\d|\*$")  # a text that cannot be said under `skip_rows`
 ABOUT = 1.5  # times as many or as few rows as declared are still about as many
 NEW_COLUMN = (Remedy({"ignore": [Unsaid.COLUMN]}, "schema"), *write_anew("declare it under `features`"))
 ONE_MARK = write_anew("write it with commas, semicolons, tabs or | between cells")
@@ -237,7 +239,8 @@ class _Look:
     def explain(self) -> None:
         """Find the remedies of the cells that were named, and take away those that would pass over people."""
         for found, begins in self._nobodies.items():
-            if any(self._begins[text] != count or not _may_be_said(text) for text, count in begins.items()):
+            may_be_said = all(len(text) <= LONGEST_WORD and not _UNSAYABLE.search(text) for text in begins)
+            if not may_be_said or any(self._begins[text] != count for text, count in begins.items()):
                 self.problems["", found].remedies = (DELETE,)
         for (column, found), kind in self._named.items():
             if (column, found) in self.problems:
@@ -346,11 +349,6 @@ def _first_texts(columns: Sequence[pa.Array]) -> dict[str, int]:
     present = [pc.if_else(pc.equal(each, ""), None, each) for each in texts]
     counted = pc.coalesce(*present, "").value_counts()
     return dict(zip(counted.field(0).to_pylist(), counted.field(1).to_pylist(), strict=True))
-
-
-def _may_be_said(text: str) -> bool:
-    """Return whether rows can be passed over by a text that stands first in them."""
-    return len(text) <= LONGEST_WORD and not text.endswith("*") and not text[:1].isdecimal()
 
 
 def _texts(column: pa.Array) -> list[str | None]:
