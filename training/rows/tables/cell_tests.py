@@ -164,7 +164,8 @@ class CellTests:
                 changes["unit_mark"] = Unsaid.UNIT
         if len(best) == 1:
             return (Remedy(best[0]),)
-        marks = [each.get("thousands") or each.get("decimal", ",").replace("either", ",") for each in best]
+        other = {",": "."}.get(self._written.decimal, ",")
+        marks = [each.get("thousands") or each.get("decimal", other).replace("either", other) for each in best]
         values = ["1234" if each.get("thousands") else "1.234" for each in best]
         meant = zip(best, marks, values, strict=True)
         return tuple(Remedy(changes, how=f"where 1{mark}234 is {value}") for changes, mark, value in meant)
