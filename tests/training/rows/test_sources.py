@@ -155,7 +155,7 @@ def test_a_file_of_a_folder_that_differs_is_named_before_any_row_is_read(tmp_pat
         ("lab", '"1,5"', SCHEMA, "a number with a decimal comma", "decimal"),
         ("lab", "1.5", SCHEMA + 'format: {decimal: ","}\n', "a number with a decimal point", "either"),
         ("lab", "1 mg", SCHEMA, "a number with a unit", "unit_mark: mg"),
-        ("smoker", "ja", SCHEMA, "a word for yes or no", "true_words"),
+        ("smoker", "x", SCHEMA, "a word for yes or no", "true_words"),
         ("came", "03.01.2020", SCHEMA, "a date written DD.MM.YYYY", "`written: [YYYY-MM-DD, DD.MM.YYYY]`"),
         ("came", "2020-02-30", SCHEMA, "a date that no calendar has", "write it like 2024-03-01"),
         ("at", "24:00", SCHEMA, "a time that no day has", "write it like 14:30"),

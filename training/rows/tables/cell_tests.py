@@ -12,13 +12,14 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import product
 from operator import methodcaller
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from models.features.column_forms import DATES, NUMBERS, is_likely
 from models.features.column_law import Misfit, read_column, read_numbers
 from models.features.date_patterns import has_short_year
 from models.features.features import (
@@ -29,7 +30,7 @@ from models.features.features import (
     Feature,
     NumericFeature,
 )
-from models.features.written import PLAIN_SIGNS, Decimal, Thousands, Written
+from models.features.written import Written
 from training.rows.schema.schema import Target
 from training.rows.sources.cell_kinds import (
     A_DATE,
@@ -39,10 +40,10 @@ from training.rows.sources.cell_kinds import (
     A_TIME,
     A_TRUTH,
     A_ZONE,
-    DATES,
     DAYS,
     UNITS,
     kind_of,
+    sign_first,
     unit_beside,
     without_unit,
 )
@@ -53,12 +54,6 @@ MOST_WORDS, LONGEST_WORD = 20, 40  # that a column may list
 CHOICES = 3  # readings that are offered
 WITH_UNIT, A_DAY, WRITTEN = "a number with a unit", "a date without a time of day", "a date written "
 Remedies = tuple[Remedy, ...]
-# All forms of numbers that a schema may declare, the plainest first.
-_FORMS = [
-    form
-    for thousands, decimal in product(get_args(Thousands), get_args(Decimal))
-    if (form := Written(decimal=decimal, thousands=thousands)).problem() is None
-]
 _BESIDE = re.compile(
     r"([-+]?)(?P<before>[^-+.,'’0-9\s\"#<>~()][^0-9\s]{0,11})?\s*(?P<number>[-+]?[.,]?[0-9](?:.*[0-9])?[.,]?)\s*"
     r"(?P<after>[^-+.,'’0-9\s\"#<>~()][^0-9\s]{0,11})?"
@@ -70,7 +65,6 @@ _WORDS_OF_TRUTH = (Remedy({"true_words": [Unsaid.CELL]}), Remedy({"false_words":
 _LISTED = Remedy({"type": "categorical", "values": Unsaid.KNOWN})
 _HOW = {
     "digits of another alphabet": "write the digits as 0 to 9",
-    "a negative number in another form": "write it with a minus before it, -5 for instance",
     A_ZONE: "write its distance from UTC in place of the name, +01:00 for instance",
 }
 LEAVE_OUT = Remedy({"missing": "leave-out"}, how="(under add-remove)")
@@ -164,8 +158,8 @@ class CellTests:
                 changes["unit_mark"] = Unsaid.UNIT
         if len(best) == 1:
             return (Remedy(best[0]),)
-        other = {",": "."}.get(self._written.decimal, ",")
-        marks = [each.get("thousands") or each.get("decimal", other).replace("either", other) for each in best]
+        point = {",": "."}.get(self._written.decimal, ",")
+        marks = [each.get("thousands") or each.get("decimal", point).replace("either", point) for each in best]
         values = ["1234" if each.get("thousands") else "1.234" for each in best]
         meant = zip(best, marks, values, strict=True)
         return tuple(Remedy(changes, how=f"where 1{mark}234 is {value}") for changes, mark, value in meant)
@@ -178,7 +172,7 @@ class CellTests:
             unit for text in texts if (unit := _part_unit(text)[1]) and not Written(unit_mark=unit).problem()
         )
         before, forms = self._numbers(self._written)[1], []
-        for form, unit in product(_FORMS, dict.fromkeys((self._written.unit_mark, *dict(units.most_common(3))))):
+        for form, unit in product(NUMBERS, dict.fromkeys((self._written.unit_mark, *dict(units.most_common(3))))):
             tried = replace(self._written, decimal=form.decimal, thousands=form.thousands, unit_mark=unit)
             fitting = self._numbers(tried)[1]
             if tried.problem() is None and not np.isnan(fitting[~np.isnan(before)]).any():
@@ -235,7 +229,7 @@ def of_type(of: Feature | Target, kind: pa.DataType) -> Remedies:
 
 def _part_unit(text: str) -> tuple[str, str]:
     """Return the number in a text, and the unit beside it; "" where there is none."""
-    text = text.translate(PLAIN_SIGNS)
+    text = sign_first(text)
     if (unit := unit_beside(text)) is not None:
         return without_unit(text, unit), unit
     match = _BESIDE.fullmatch(text)
@@ -257,7 +251,7 @@ def _read_numbers(texts: Sequence[str], written: Written) -> NDArray[np.float64]
 def _name_numbers(texts: Sequence[str]) -> list[str]:
     """Name texts of a column of numbers by the plainest form that reads them, without the unit."""
     numbers, units = zip(*map(_part_unit, texts), strict=True) if texts else ((), ())
-    read = [(form, _read_numbers(numbers, form)) for form in _FORMS]
+    read = [(form, _read_numbers(numbers, form)) for form in NUMBERS]
     return [
         _name_number([form for form, values in read if not np.isnan(values[at])],
                      {values[at] for _, values in read if not np.isnan(values[at])}, unit, text)
@@ -294,6 +288,9 @@ def _name_dates(feature: CalendarFeature, written: Written, texts: Sequence[str]
     for pattern in DATES if feature.kind != "time" else ():
         first_year = (written.first_year or 2000) if has_short_year(pattern) else None
         fits[pattern] = _can_read(feature, cells, Written(dates=(pattern,), first_year=first_year))
+        if pattern.isalpha():  # of digits alone, which fit others
+            matches = [DAYS[pattern].match(text) for text in texts]
+            fits[pattern] &= [match is None or is_likely(match) for match in matches]
     every = np.any([*fits.values()], axis=0) if fits else np.zeros(len(texts), bool)
     common = [pattern for pattern, fit in fits.items() if (fit >= every).all()]
     of_days = Written(dates=tuple(pattern for pattern in DATES if not has_short_year(pattern)))
