@@ -56,6 +56,11 @@ def confine(bounds: Bounds) -> None:
         _limit(resource.RLIMIT_FSIZE, 0)
 
 
+def half_the_memory() -> int:
+    """Return half the bytes of memory that this machine has."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
 def bound_memory(most: int) -> None:
     """Let this process have at most so many bytes of memory, mapped files apart; beyond is MemoryError."""
     _limit(resource.RLIMIT_DATA, most)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from accountant.system.life import LIFE
+from accountant.system.seal import NO_THREADS
 from dpserve_verify.errors import InputError
 from training.rows.partitions.rows import Rows
 
@@ -21,10 +22,6 @@ LONGEST = 1 << 22  # bytes of one line
 MEMORY, PROCESSOR_SECONDS = 1 << 30, 120
 WAIT_SECONDS = 5.0  # between two signs of life of who waits
 SECONDS = 600.0  # by the clock, of one run
-NO_THREADS = {  # of native libraries, which the seal would not bind: numbers' and pyarrow's
-    "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
-    "JE_ARROW_MALLOC_CONF": "background_thread:false",
-}  # fmt: skip
 
 
 class OutsideFailed(InputError):

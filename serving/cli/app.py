@@ -256,9 +256,9 @@ def main() -> None:
     # pydantic would read what every installed package says of itself, in search of plugins: none has a say in a schema
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if sys.argv[1:] and sys.argv[1] in READS_FILES:
-        from accountant.system.confined import bound_memory  # which most commands do without
+        from accountant.system.confined import bound_memory, half_the_memory  # which most commands do without
 
-        bound_memory(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
+        bound_memory(half_the_memory())
     code = run(sys.argv[1:])
     if threading.active_count() == 1:
         atexit._run_exitfuncs()

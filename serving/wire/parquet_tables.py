@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from accountant.system.seal import NO_THREADS
 from dpserve_verify.errors import InputError
 from serving.wire.bounds import TEXT_BYTES
 from serving.wire.errors import TakesTooLong, TooLarge
@@ -20,7 +21,7 @@ PARQUET = b"application/vnd.apache.parquet"
 PROGRAM = Path(__file__).parents[2] / "training" / "rows" / "sources" / "unpacked.py"
 MARK, REFUSED = b"PAR1", 3
 # One heap and one thread; nothing of the server's own variables, which may hold secrets.
-VARIABLES = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1"}
+VARIABLES = {**NO_THREADS, "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
 
 
 def is_parquet(raw: bytes) -> bool:

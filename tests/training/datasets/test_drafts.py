@@ -287,7 +287,7 @@ class Harmful(SchemaProposal):
 def test_what_harms_its_reader_is_ended_and_nobody_waits_for_it(home, drafts, monkeypatch):
     """Each step within its bounds, and callers in turns: who brought what is honest is not behind who did not."""
     monkeypatch.setattr(steps, "SchemaProposal", Harmful)
-    monkeypatch.setattr(steps, "FIRST_SECONDS", 0)
+    monkeypatch.setattr(steps, "reading_seconds", lambda size: 0)
     monkeypatch.setattr(steps, "STEP_SECONDS", 6.0)
     monkeypatch.setattr(steps, "STEP_BYTES", 300 << 20)
     bad = [drafts.begin("eve", f"{name}.csv", len(ROWS), 1000) for name in ("memory", "time", "sleep")]

@@ -43,13 +43,10 @@ from training.datasets.drafts.registering import register_requested
 from training.datasets.file_check import check_file
 from training.requests.registration import RegistrationRequest
 from training.rows.schema.schema import parse_schema, registered_schema
+from training.rows.sources.sealed import reading_seconds
 
 LOG = logging.getLogger("dpserve.registering")
 STEP_SECONDS = 1800.0  # a step is ended after so long
-FIRST_SECONDS, BYTES_PER_SECOND = (
-    60,
-    50_000,
-)  # of a processor, for a step: for any file, and how much more for its bytes
 STEP_BYTES = 2 << 30  # of memory
 MAX_FORKS = 2  # steps at a time, of as many callers
 MAX_TRIES = 2  # of one step: the second finds that the first was cut
@@ -89,7 +86,7 @@ def _begin(path: Path, drafts: Drafts, draft: Draft) -> ConfinedFork:
     """Take a step in a fork. Its time is what a file of this size may take, whatever it unpacks to; a folder that the
     operator allowed has all there is.
     """
-    seconds = STEP_SECONDS if draft.path else min(STEP_SECONDS, FIRST_SECONDS + draft.size // BYTES_PER_SECOND)
+    seconds = STEP_SECONDS if draft.path else min(STEP_SECONDS, reading_seconds(draft.size))
 
     def take() -> None:
         with suppress(UnknownName):  # it was deleted meanwhile

@@ -29,7 +29,8 @@ from models.features.column_law import NULLS
 from models.features.csv_lines import CsvLines, OtherDelimiter, broken_quote, explain_quotes, name_columns
 from models.features.written import PLAIN, Form
 from training.rows import kernels
-from training.rows.sources.cell_tables import MOST_ABOVE, SHEETS, STATISTICS, CellTable, split_sheet
+from training.rows.sources.cell_readers import MOST_ABOVE
+from training.rows.sources.cell_tables import SHEETS, STATISTICS, CellTable, split_sheet
 from training.rows.sources.text_bytes import PACKED, RECORDS, TEXT, open_bytes, packing_of
 
 BATCH_ROWS = READ_BYTES = 1 << 16

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import NoReturn
 
 import pyarrow as pa
+import pyarrow.compute  # what a cast would load behind the seal
 import pyarrow.parquet as pq
 from pyarrow import ipc
 
 sys.path.insert(0, str(Path(__file__).parents[3]))  # for it is run alone
 
 from accountant.system.confined import Bounds, confine
+from accountant.system.seal import seal
 from dpserve_verify.errors import TooMuch
 
 REFUSED = 3
@@ -115,6 +117,11 @@ def main() -> None:
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     confine(Bounds(ROOM, SECONDS, writes=False))
+    try:
+        if sys.platform == "linux":
+            seal(1 << 40, SECONDS + 1)
+    except OSError as error:
+        refuse("bad", f"is not read here: this system cannot seal a process ({error})")
     try:
         file = open_parquet(sys.stdin.buffer.read())
         check_footer(file, names, rows, size)

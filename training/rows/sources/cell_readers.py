@@ -1,0 +1,188 @@
+"""The readers that others made of workbooks (.xlsx) and of files of SPSS, Stata and SAS. They run behind the seal alone
+(`training.rows.sources.sealed`), which their faults end in: a memory fault of theirs is a refusal of the file.
+
+A reader takes an open file and what is asked of it, and returns plain facts, as JSON has them, and a table.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from accountant.errors import DataError
+from accountant.system.lazy_import import later
+from models.features.csv_lines import name_columns
+from models.features.written import Form
+from training.rows.sources.sheet_cells import SheetCells
+
+python_calamine, pyreadstat = later("python_calamine"), later("pyreadstat")
+BATCH_ROWS = 1 << 16
+MOST_ABOVE = 20  # rows in which the names of the columns are looked for
+Asked = Mapping[str, Any]
+Cells = Sequence[Any]
+Sheet = tuple[list[str], list[Cells], list[int], dict[int, list[int]]]
+"""Names; rows; where each stands, as a spreadsheet counts; of columns, by place, how many formulas of persons' rows no
+program has computed, and the first such row.
+"""
+
+
+def read_sheet(file: BinaryIO, asked: Asked) -> tuple[dict[str, Any], pa.Table]:
+    """Return the rows of a workbook's sheet, and behind the columns of it one of where each row stands."""
+    names, rows, places, uncomputed = _cells_of_sheet(file, asked, Form(**asked["form"]))
+    return {"uncomputed": [*uncomputed.items()]}, as_table(names, rows, places, asked)
+
+
+def read_above(file: BinaryIO, asked: Asked) -> tuple[dict[str, Any], pa.Table]:
+    """Return the texts of a sheet's first rows, one of which may hold the names; and no table."""
+    for skip in range(MOST_ABOVE):
+        form = Form(**{**asked["form"], "columns": (), "skip": skip, "skip_rows": ()})
+        with suppress(DataError):  # an empty row
+            names, rows, _, _ = _cells_of_sheet(file, asked, form)
+            texts = [names, *([*map(_plain, cells)] for cells in rows[: MOST_ABOVE - 1])]
+            return {"skip": skip, "rows": [*map(name_columns, texts)]}, pa.table({})
+    return {"skip": 0, "rows": []}, pa.table({})
+
+
+def read_statistics(file: BinaryIO, asked: Asked) -> tuple[dict[str, Any], pa.Table]:
+    """Return the rows of a file of SPSS, Stata or SAS, and where each stands below the names."""
+    columns, _ = getattr(pyreadstat, asked["call"])(file, output_format="dict")
+    rows = [*zip(*columns.values(), strict=True)]
+    return {}, as_table([*columns], rows, range(2, len(rows) + 2), asked)
+
+
+READERS = {"sheet": read_sheet, "above": read_above, "statistics": read_statistics}
+
+
+def _cells_of_sheet(file: BinaryIO, asked: Asked, form: Form) -> Sheet:
+    """Read a sheet from where `skip` says on, without the empty rows at its end and those that are nobody's."""
+    name, skip, names = asked["name"], form.skip, [*form.columns]
+    try:
+        with zipfile.ZipFile(file) as archive:
+            if sum(part.file_size for part in archive.infolist()) > asked["most_unpacked"]:
+                most = asked["most_unpacked"]
+                raise DataError(f"data={name}: unpacks to more than {most} bytes; save it as .csv")
+            file.seek(0)
+            book = python_calamine.load_workbook(file)
+            called = _sheet_of(book, form, name)
+            written = SheetCells(archive, called)
+            percents, uncomputed = written.percents(), written.uncomputed()
+    except python_calamine.PasswordError:
+        raise DataError(f"data={name}: has a password; save it without one") from None
+    sheet = book.get_sheet_by_name(called)
+    _check_size(sheet.width, sheet.height, asked)
+    top, left = sheet.start or (0, 0)
+    rows = [*([[""] * sheet.width] * top), *map(list, sheet.to_python())]
+    for row, column in ((row, column - left) for row, column in percents if row < len(rows)):
+        if type(cell := rows[row][column]) in (int, float):  # what is shown, as the text of it has it
+            rows[row][column] = float(Decimal(repr(cell)).scaleb(2))
+    while rows and not any(cell not in ("", None) for cell in rows[-1]):
+        rows.pop()
+    if not names:
+        names, skip = [_plain(cell) for cell in (rows[skip:] or [[""]])[0]], skip + 1
+    if not any(map(str.strip, names)):
+        raise DataError(
+            f"data={name}: row {skip} has no names; say `skip` under `format`, how many rows stand above the "
+            f"one that has them: {max(top, skip)} for instance"
+        )
+    if len(names) != sheet.width:
+        raise DataError(f"data={name}: has {sheet.width} columns; `columns` under `format` names {len(names)}")
+    texts = (["" if cell is None else _plain(cell) for cell in row] if form.skip_rows else [] for row in rows)
+    nobody = [form.is_nobody(cells) for cells in texts]
+    kept = [at for at in range(skip, len(rows)) if not nobody[at]]
+    formulas: dict[int, list[int]] = {}
+    persons = {*kept}
+    for row, column in sorted(uncomputed):
+        if row in persons:
+            formulas.setdefault(column - left, [0, row + 1])[0] += 1
+    return names, [rows[at] for at in kept], [at + 1 for at in kept], formulas
+
+
+def _sheet_of(book: Any, form: Form, name: str) -> str:
+    said = [sheet for sheet in book.sheet_names if sheet.casefold() == form.sheet.casefold()]
+    if form.sheet in said or len(said) == 1:
+        return form.sheet if form.sheet in said else str(said[0])
+    listed = [
+        about.name
+        for about in book.sheets_metadata
+        if about.typ == python_calamine.SheetTypeEnum.WorkSheet
+        and about.visible == python_calamine.SheetVisibleEnum.Visible
+        and book.get_sheet_by_name(about.name).height
+    ]
+    if form.sheet or len(listed) != 1:
+        found = f"no sheet {form.sheet!r}" if form.sheet else f"{len(listed)} sheets that hold cells"
+        remedy = "name another file"
+        if listed:
+            remedy = f"say `sheet: NAME` under `format`, or name one with the file, like '{name}#{listed[0]}'"
+        remedies = [{"place": "format", "say": {"sheet": sheet}} for sheet in listed]
+        kept = {"remedies": remedies} if remedies else {}
+        raise DataError(f"data={name}: has {found}: {', '.join(listed)}; {remedy}", **kept)
+    return str(listed[0])
+
+
+def _check_size(columns: int, rows: int, asked: Asked) -> None:
+    if columns * rows > asked["most_cells"]:
+        raise DataError(f"data={asked['name']}: has more than {asked['most_cells']} cells; save it as .csv or .parquet")
+
+
+def as_table(columns: Sequence[str], rows: Sequence[Cells], places: Sequence[int], asked: Asked) -> pa.Table:
+    """Return rows as a table, and behind its columns one of where each stands in its file."""
+    columns = name_columns(columns)
+    _check_size(len(columns), len(rows), asked)
+    kinds: list[set[type]] = [set() for _ in columns]
+    for cells in rows:
+        for kind, cell in zip(kinds, cells, strict=True):
+            if cell is not None and cell != "":
+                kind.add(type(cell))
+    types, commas = [_type_of(kind) for kind in kinds], [name in asked["commas"] for name in columns]
+    parts = [rows[at : at + BATCH_ROWS] for at in range(0, len(rows), BATCH_ROWS)] or [[]]
+    table = pa.Table.from_batches([_batch(columns, types, commas, part) for part in parts])
+    return table.append_column("", pa.array(places, pa.int64()))
+
+
+def _type_of(kinds: set[type]) -> pa.DataType:
+    """Return the type of a column whose cells are of these."""
+    if not kinds:
+        return pa.null()
+    if kinds <= {float, int}:
+        return pa.int64() if kinds == {int} else pa.float64()
+    if kinds <= {date, datetime}:
+        return pa.date32() if kinds == {date} else pa.timestamp("us")
+    kind = kinds.pop() if len(kinds) == 1 else str
+    return {bool: pa.bool_(), time: pa.time64("us")}.get(kind, pa.string())
+
+
+def _batch(
+    names: Sequence[str], types: Sequence[pa.DataType], commas: Sequence[bool], rows: Sequence[Cells]
+) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    arrays = []
+    for kind, has_comma, cells in zip(types, commas, columns, strict=True):
+        plain = [None if cell == "" else cell for cell in cells]
+        if pa.types.is_string(kind):
+            plain = [
+                None if cell is None else _plain(cell).replace(".", ",") if has_comma and type(cell) is float
+                else _plain(cell) for cell in plain
+            ]  # fmt: skip
+        elif pa.types.is_timestamp(kind):
+            plain = [datetime.combine(cell, time()) if type(cell) is date else cell for cell in plain]
+        elif pa.types.is_floating(kind):
+            plain = [None if cell is None else float(cell) for cell in plain]
+        arrays.append(pa.array(plain, kind))
+    return pa.RecordBatch.from_arrays(arrays, list(names))
+
+
+def _plain(cell: Any) -> str:
+    """Write a cell as a text: whole numbers without a point, days as ISO has them."""
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, float):
+        return str(int(cell)) if cell.is_integer() and abs(cell) < 1e15 else repr(cell)
+    if isinstance(cell, datetime):
+        return cell.date().isoformat() if cell.time() == time() else cell.isoformat(" ")
+    return cell.isoformat() if isinstance(cell, date | time) else str(cell)
