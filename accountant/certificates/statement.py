@@ -19,7 +19,7 @@ from typing import Any
 from accountant.keys.private_keys import KeyStore
 from accountant.ledger.families.families import Dataset, Family
 from accountant.ledger.families.left import epsilon_left
-from accountant.ledger.families.records import HOLDOUT, Request, Unit
+from accountant.ledger.families.records import HOLDOUT, Registration, Request, Unit
 from accountant.privacy.claims import Claim, claim
 from dpserve_verify.certificates import sentences
 from dpserve_verify.certificates.predicate import PREDICATE_TYPE, STATEMENT_LIMIT, STATEMENT_TYPE
@@ -147,6 +147,7 @@ def _dataset(dataset: Dataset) -> dict[str, Any]:
         "commitment": registration.commitment,
         "schema": registration.schema,
         **public_count,
+        **weight_to_json(registration),
         **({} if dataset.window is None else {"blocks": blocks_to_json(dataset)}),
         **({} if dataset.person is None else {"person": person_to_json(dataset.person)}),
         "growth": {"state": _growth_of(dataset)},
@@ -178,9 +179,15 @@ def counted_rows(dataset: Dataset, part: str) -> dict[str, Any]:
         "part": part,
         "commitment": registration.commitment,
         "growth": {"state": _growth_of(dataset)},
+        **weight_to_json(registration),
         **queries_of(dataset),
         **made_from_to_json(dataset),
     }
+
+
+def weight_to_json(registration: Registration) -> dict[str, Any]:
+    """State by what column records weigh, and the most that one may; nothing where all weigh alike."""
+    return {} if registration.weight is None else {"weight": registration.weight.to_certificate()}
 
 
 def part_to_json(dataset: Dataset, part: str) -> dict[str, Any]:

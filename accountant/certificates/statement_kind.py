@@ -24,6 +24,7 @@ from dpserve_verify.certificates.predicate import (
     STATEMENT_LIMIT,
     STATEMENT_TYPE,
     TOGETHER,
+    WEIGHT,
     WORDS,
     AccountingForm,
     ApartForm,
@@ -39,6 +40,7 @@ from dpserve_verify.certificates.predicate import (
     SourceForm,
     Text,
     TogetherForm,
+    WeightForm,
     read_as,
 )
 from dpserve_verify.certificates.stated import Predicate, Rule, Stated, verify_stated
@@ -78,6 +80,7 @@ class CountedRows(Form):
     queries: list[QueryForm] | None = QUERIES
     made_from: list[SourceForm] | None = MADE_FROM
     together: TogetherForm | None = TOGETHER
+    weight: WeightForm | None = WEIGHT
     apart: list[ApartForm] | None = APART
     growth: GrowthForm | None = GROWTH
 

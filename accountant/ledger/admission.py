@@ -168,9 +168,8 @@ def reserve(
     bound = model_names.admit(writer, request, by, promotes)
     cost = dataset.price(plan)
     with judging():  # nothing mends an entry once it is written
-        soundness.require_pairs(
-            plan, priced.claim.bound, dataset.registration.relation, dataset.registration.unit.contributions
-        )
+        about = dataset.registration
+        soundness.require_pairs(plan, priced.claim.bound, about.relation, about.unit.contributions, about.parts)
         soundness.require_price(plan, soundness.Figures(cost.pure, cost.unbounded, cost.rdp), dataset.orders)
     costs = dataset.costs_of(cost)
     takes_total = dataset.refusing(costs) is not None

@@ -131,7 +131,9 @@ class Replay:
         dataset = self.books.dataset(value["dataset"], value.get("part"), window)
         kind = read_kind(value)
         evaluates = self._to_evaluate(seq, value) if kind is JobKind.EVALUATION else None
-        request, releases, cost = judge_job(value, dataset.orders, dataset.relation, dataset.contributions)
+        request, releases, cost = judge_job(
+            value, dataset.orders, dataset.relation, dataset.contributions, dataset.parts
+        )
         request.check_delta(dataset.records)
         most = min(family.budget.delta for family in self.books.of(dataset))
         require(request.delta <= most, "delta: must not be above the dataset's")

@@ -19,6 +19,7 @@ from dpserve_verify.privacy.budget import NANO, Budget, Relation, from_nano, nan
 from dpserve_verify.privacy.filter import Filter
 from dpserve_verify.privacy.second_opinion import to_epsilon
 from dpserve_verify.privacy.soundness import Figures, require
+from dpserve_verify.privacy.weights import PARTS, Weight, relation_fault
 
 EVERYBODY = "*"
 _OWNER = {"name": "owner", "column": None, "contributions": 1}
@@ -119,6 +120,7 @@ class DatasetState:
     institutions: int | None = None
     relation: Relation = Relation.ADD_REMOVE
     contributions: int = 1
+    parts: int = 1
 
 
 @dataclass
@@ -215,6 +217,10 @@ class Books:
         targets = value.get("targets", [])
         require(len(set(targets)) == len(targets), "targets: must be two or more names, each once")
         require("firsts" not in value or contributions > 1, "firsts: needs more than one row of a person")
+        if "weight" in value:
+            Weight.from_json(value["weight"])
+            fault = relation_fault(relation)
+            require(fault is None and "institutions" not in value, fault or "weight: not of institutions", "bad_input")
         judge_reading(value)
         return relation, unit["name"]
 
@@ -252,6 +258,7 @@ class Books:
             institutions=institutions,
             relation=parse_relation(value["relation"]),
             contributions=value["unit"]["contributions"],
+            parts=PARTS if "weight" in value else 1,
         )
 
     def withdraw(self, form: DatasetWithdrawn) -> None:

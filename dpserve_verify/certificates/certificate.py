@@ -26,6 +26,7 @@ from dpserve_verify.certificates.predicate import (
     MechanismForm,
     Predicate,
     Statement,
+    WeightForm,
     read_statement,
 )
 from dpserve_verify.certificates.vouched import taken_at_word
@@ -39,6 +40,7 @@ from dpserve_verify.privacy import pairs, soundness
 from dpserve_verify.privacy.budget import Budget, nano, parse_relation, short_delta
 from dpserve_verify.privacy.declared import declared_of
 from dpserve_verify.privacy.events import Plan, plan_from_json
+from dpserve_verify.privacy.weights import PARTS, Weight, relation_fault, weight_fault
 
 ANY = Policy()
 LAST_DIGITS = Decimal("0.00001")  # what floating point may add to a figure that is rounded up to 6 digits
@@ -173,7 +175,7 @@ def verify(envelope: bytes, proof: str, model: bytes, trust: PublicKeys, policy:
     if sha256 != subject.digest.sha256:
         raise CertificateInvalid("subject: the model's bytes are not those the certificate speaks of")
     # (4) The claim, and every sentence, follow from the mechanisms.
-    epsilon, delta = recompute(predicate.claim, predicate.mechanisms)
+    epsilon, delta = recompute(predicate.claim, predicate.mechanisms, predicate.dataset.weight)
     sentences.check(body["predicate"])
     # (5) The verifier's own policy admits the claim.
     headline, word = headline_of(predicate.dataset, epsilon, delta), taken_at_word(predicate.not_covered)
@@ -227,10 +229,13 @@ def _check_standing(index: int, predicate: Predicate, trust: PublicKeys, policy:
             raise CertificateRevoked(f"certificate: entry {entry}{base} was revoked")
 
 
-def recompute(stated: ClaimForm, mechanisms: Sequence[MechanismForm]) -> tuple[Decimal, Decimal]:
+def recompute(
+    stated: ClaimForm, mechanisms: Sequence[MechanismForm], weight: WeightForm | None = None
+) -> tuple[Decimal, Decimal]:
     """Return epsilon and delta. CertificateInvalid where a figure is less than the mechanisms come to by the
-    definitions (`dpserve_verify.privacy.soundness`, for entries too). More than that is sound; whether it is what the
-    job's entry says is for the audit, which has the entry.
+    definitions (`dpserve_verify.privacy.soundness`, for entries too), or where they are not those of records that are
+    said to have weights. More than that is sound; whether it is what the job's entry says is for the audit, which has
+    the entry.
     """
     try:
         epsilon, delta = parse_decimal(stated.epsilon), parse_decimal(stated.delta)
@@ -243,6 +248,8 @@ def recompute(stated: ClaimForm, mechanisms: Sequence[MechanismForm]) -> tuple[D
     if not len(plan):
         raise CertificateInvalid("claim: epsilon does not follow where no mechanism is listed")
     _check_pairs(plan, stated)
+    if weight is not None:
+        _check_weighed(plan, stated, weight)
     _check_curve(plan, stated)
     _check_epsilon(plan, stated, epsilon, delta)
     return epsilon, delta
@@ -260,6 +267,13 @@ def _check_pairs(plan: Plan, stated: ClaimForm) -> None:
         fault = pairs.bound_fault(plan, stated.bound)
     if fault is not None:
         raise CertificateInvalid(fault)
+
+
+def _check_weighed(plan: Plan, stated: ClaimForm, weight: WeightForm) -> None:
+    Weight(weight.column, parse_decimal(weight.most))
+    fault = weight_fault(plan, PARTS, stated.unit.contributions) or relation_fault(parse_relation(stated.relation))
+    if weight.parts != PARTS or fault is not None:
+        raise CertificateInvalid(fault or f"weight: parts={weight.parts}: must be {PARTS}")
 
 
 def _check_curve(plan: Plan, stated: ClaimForm) -> None:

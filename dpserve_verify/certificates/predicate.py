@@ -200,6 +200,17 @@ class QueryForm(Form):
     blocks: Count = form_field(about="of how many of the blocks that were read; 1 where the dataset has none")
 
 
+class WeightForm(Form):
+    """What says what a record weighs: it counts as its part of the most, to the next of `parts`."""
+
+    column: Text
+    most: Figure = form_field(about="the most that one record weighs")
+    parts: Count = form_field(about="of the most weight; the mechanisms' sensitivities are in such parts")
+
+
+WEIGHT = form_field(default=None, about="only where records count by their weight: at most one record each")
+
+
 class PricedForm(Form):
     """Equal releases, by what one of them costs."""
 
@@ -289,6 +300,7 @@ class DatasetForm(Form):
     together: TogetherForm | None = TOGETHER
     apart: list[ApartForm] | None = APART
     growth: GrowthForm | None = GROWTH
+    weight: WeightForm | None = WEIGHT
     budget: BudgetForm
     largest: Figure = form_field(about=LARGEST)
     whole: Literal[True] | None = WHOLE

@@ -17,6 +17,7 @@ from dpserve_verify.certificates.predicate import (
     MADE_FROM,
     STATEMENT_LIMIT,
     TOGETHER,
+    WEIGHT,
     ApartForm,
     ClaimForm,
     Index,
@@ -26,6 +27,7 @@ from dpserve_verify.certificates.predicate import (
     SubjectForm,
     Text,
     TogetherForm,
+    WeightForm,
 )
 from dpserve_verify.errors import CertificateInvalid
 from dpserve_verify.formats import canonical
@@ -45,6 +47,7 @@ class PricedRows(Form):
     made_from: list[SourceForm] | None = MADE_FROM
     together: TogetherForm | None = TOGETHER
     apart: list[ApartForm] | None = APART
+    weight: WeightForm | None = WEIGHT
 
 
 class Certified(Form):
@@ -193,7 +196,7 @@ def verify_stated(
     if about is not None and digest(about) != subject.digest.sha256:
         raise CertificateInvalid("subject: the file's bytes are not those the statement speaks of")
     rule.check(predicate, parsed.index, trust)
-    epsilon, delta = recompute(predicate.claim, predicate.mechanisms)
+    epsilon, delta = recompute(predicate.claim, predicate.mechanisms, predicate.rows.weight)
     try:
         sentences.check(body["predicate"])
     except (LookupError, TypeError, AttributeError) as error:  # of a signed statement that has not its form

@@ -54,6 +54,13 @@ class QueryForm(Form):
     by: Words | None = form_field(absent=True)
 
 
+class WeightForm(Form):
+    """What says what a row weighs, and the most that one may."""
+
+    column: Text
+    most: Figure
+
+
 class RefinedForm(Form):
     """A profile that a schema was refined from."""
 
@@ -100,6 +107,7 @@ class RowsForm(EntryForm):
     refined: Annotated[list[RefinedForm], Limits(shortest=1, longest=MOST)] | None = form_field(absent=True)
     ids: Ids | None = form_field(absent=True)
     firsts: Mark | None = form_field(absent=True)
+    weight: WeightForm | None = form_field(absent=True, about="rows count by their weight")
 
 
 class DatasetRegistered(RowsForm):

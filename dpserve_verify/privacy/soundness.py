@@ -33,6 +33,7 @@ from dpserve_verify.privacy.second_opinion import (
     pure,
     to_epsilon,
 )
+from dpserve_verify.privacy.weights import weight_fault
 
 SEARCHED = (
     1e-4  # a selection's figure is the best that a search finds; the accountant's was .9999966 of this one at least
@@ -75,20 +76,20 @@ def require(holds: bool, otherwise: str, code: str = "", **details: Any) -> None
 
 
 def judge_job(
-    value: Value, orders: tuple[Decimal, ...], relation: Relation, contributions: int
+    value: Value, orders: tuple[Decimal, ...], relation: Relation, contributions: int, parts: int = 1
 ) -> tuple[Budget, int, Figures]:
     """Return the request of a reservation, the number of releases it plans, and the price that it states at `orders`,
     which are all that its dataset adds up. LedgerInvalid where price or claim is below what the plan's events come to,
     or where these are not the price of its mechanisms for such neighbours. Jobs are often alike: content that was
     judged once is known by its bytes.
     """
-    parts = [value[part] for part in ("epsilon", "delta", "plan", "price", "claim")]
-    return _judge_job(marshal.dumps(parts, _NO_REFERENCES), orders, relation, contributions)
+    content = [value[part] for part in ("epsilon", "delta", "plan", "price", "claim")]
+    return _judge_job(marshal.dumps(content, _NO_REFERENCES), orders, relation, contributions, parts)
 
 
 @lru_cache(maxsize=4096)
 def _judge_job(
-    content: bytes, orders: tuple[Decimal, ...], relation: Relation, contributions: int
+    content: bytes, orders: tuple[Decimal, ...], relation: Relation, contributions: int, parts: int
 ) -> tuple[Budget, int, Figures]:
     epsilon, delta, planned, cost, claimed = marshal.loads(content)
     asked, plan = Budget(parse_decimal(epsilon), parse_decimal(delta)), plan_from_json(planned)
@@ -96,15 +97,16 @@ def _judge_job(
     require(one_form, "plan: must be in the one form that plans are stored in")
     figures = judge_price(plan, cost, orders)
     judge_claim(plan, asked, claimed)
-    require_pairs(plan, claimed["bound"], relation, contributions)
+    require_pairs(plan, claimed["bound"], relation, contributions, parts)
     return asked, len(plan), figures
 
 
-def require_pairs(plan: Plan, bound: str, relation: Relation, contributions: int) -> None:
+def require_pairs(plan: Plan, bound: str, relation: Relation, contributions: int, parts: int = 1) -> None:
     """Raise LedgerInvalid unless each line of a plan is the price of its mechanism, with the lines that must follow,
-    and both that and the bound that is claimed are proved for these neighbours.
+    and both that and the bound that is claimed are proved for these neighbours; rows are counted in `parts`.
     """
     fault = fault_of(plan) or bound_fault(plan, bound) or proof_fault(plan, relation, contributions)
+    fault = fault or weight_fault(plan, parts)
     require(fault is None, fault or "")
 
 

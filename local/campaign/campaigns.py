@@ -62,6 +62,8 @@ def found_population(
     schema, budget = parse_schema(raw), Budget.of(epsilon, delta)
     if len(schema.targets) > 1:
         raise InputError(f"schema={schema_file.name}: {len(schema.targets)} targets; owners are asked about one")
+    if schema.weight is not None:
+        raise InputError("weight: rows of owners and institutions have none; leave it out of the schema")
     if owners < 1:
         raise InputError(f"owners={owners}: must be at least 1")
     commitment = home.keys.commitment([b"population", check_name("dataset", name).encode(), raw])

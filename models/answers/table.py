@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 @dataclass(frozen=True)
 class Released:
     """Noisy sums of `measures` in the cells of columns `by`, over rows that meet `where`: shape (measures, *bins).
-    `sampled`: of which units, where they are a part of all.
+    `sampled`: of which units, where they are a part of all. `most`: what a row counts that weighs the most.
     """
 
     by: tuple[Column, ...]
@@ -41,6 +41,7 @@ class Released:
     sums: Floats
     noise: Noise
     sampled: Sampled | None = None
+    most: float = 1.0
 
     def answer(self, question: Question) -> Table | None:
         """Return the table of a question that follows from these cells; None where it does not."""
@@ -57,7 +58,7 @@ class Released:
             return None
         widths = self.noise.reach(HALF) * np.sqrt(summed.cells * self.noise.variance)
         pairs = zip(summed.counts.tolist(), widths.tolist(), strict=True)
-        return [_spell(*self.sampled.scale(count, width)) for count, width in pairs]
+        return [self._spell(*self.sampled.scale(count, width)) for count, width in pairs]
 
     def spread_of(self, question: Question) -> float | None:
         """Return the `spread` of the table of a question, whatever the sums are; None where none follows."""
@@ -105,7 +106,7 @@ class Released:
             widths = self.noise.z * np.sqrt(summed.cells * self.noise.variance)
             counts = summed.counts
             ends = np.maximum(0.0, np.stack([counts, counts - widths, counts + widths], axis=1))
-            return [_spell(*each) for each in ends.tolist()]
+            return [self._spell(*each) for each in ends.tolist()]
         name = None if output.column is None else output.column.name
         measure = next((each for each in self.measures if each.is_sum and each.column == name), SHARE)
         figure = self._sum if output.kind == "sum" else self._mean
@@ -159,12 +160,16 @@ class Released:
             chosen.append([code for code in codes if code in column.codes])
         return chosen
 
+    def _spell(self, *figure: float) -> Figure:
+        """Spell a count or a sum, with its interval: of rows with weights, what they weigh."""
+        return _spell(*(each * self.most for each in figure))
+
     def _sum(self, measure: Measure, total: float, count: float, cells: float) -> Figure:
         middle, half = _middle(measure)
         width = self.noise.z * sqrt(cells * self.noise.variance * (middle**2 + half**2))
         most = max(0.0, count + self.noise.z * sqrt(cells * self.noise.variance)) * measure.within
         value = half * total + middle * count
-        return _spell(value, value - width - most, value + width + most)
+        return self._spell(value, value - width - most, value + width + most)
 
     def _mean(self, measure: Measure, total: float, count: float, cells: float) -> Figure:
         """Return the mean t of the numbers, by the t with (total - t count)^2 <= z^2 v (1 + t^2). A share is that of
@@ -275,6 +280,7 @@ def released_by_answer(answer: Answer) -> Released:
         np.array(form.counts, np.float64).reshape(shape) / form.grid,
         noise,
         Sampled.of_rows(form.rows),
+        _most(form.rows),
     )
 
 
@@ -293,10 +299,14 @@ def released_by_profile(profile: Profile) -> list[Released]:
         Released(
             tuple(by), (), (Measure(),),
             np.array(counts, np.float64).reshape(1, *(column.bins for column in by)) / form.grid, noise,
-            Sampled.of_rows(form.rows),
+            Sampled.of_rows(form.rows), _most(form.rows),
         )
         for by, counts in counted
     ]  # fmt: skip
+
+
+def _most(rows: Any) -> float:
+    return 1.0 if rows.weight is None else float(rows.weight.most)
 
 
 def best_answer(released: Sequence[Released], question: Question) -> Table | None:

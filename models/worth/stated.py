@@ -13,6 +13,7 @@ from dpserve_verify.certificates.certificate import plan_of
 from dpserve_verify.certificates.sentences import draws_of
 from dpserve_verify.errors import CertificateInvalid
 from dpserve_verify.privacy.events import Gaussian, Plan
+from dpserve_verify.privacy.weights import parts_of
 from models.features.features import Feature
 from models.forms.ensemble import Ensemble
 from models.profile.figures import Noise as CountNoise
@@ -93,15 +94,16 @@ def figures(layout: AnyLayout, counts: Sequence[int], variance: float, contribut
     return [metric.to_json() for metric in metrics_of_counts]
 
 
-def variance_of(plan: Plan, draws: int = 1) -> float:
+def variance_of(plan: Plan, draws: int = 1, parts: int = 1) -> float:
     """Return the variance of the noise in the counts of the one release of this plan, which is there `draws` times
-    where it is Gaussian. CertificateInvalid for any other plan.
+    where it is Gaussian; `parts`: in which a record is counted, by its weight. CertificateInvalid for any other plan.
     """
     if len(plan) != 1:
         raise CertificateInvalid("mechanisms: an evaluation has one release")
     release = plan[0]
     is_gaussian = isinstance(release.event, Gaussian)
-    return CountNoise.of_release(release, GRID if is_gaussian else 1, draws).variance + ROUNDED * is_gaussian
+    grid = parts * (GRID if is_gaussian else 1)
+    return CountNoise.of_release(release, grid, draws).variance + ROUNDED * (grid > 1)
 
 
 def check(worth: Worth) -> None:
@@ -114,7 +116,9 @@ def check(worth: Worth) -> None:
     declared = [metric.to_json() for metric in form.metrics]
     try:
         counts, variance = form.histogram.counts, float(form.histogram.variance)
-        own_variance = variance_of(plan_of(form.mechanisms), draws_of(form.claim.trust_model))
+        own_variance = variance_of(
+            plan_of(form.mechanisms), draws_of(form.claim.trust_model), parts_of(form.rows.weight)
+        )
         derived = figures(_layout(form), counts, variance, form.claim.unit.contributions)
     except (ValueError, ArithmeticError, IndexError) as error:
         raise CertificateInvalid(f"histogram: is not of its kind's form ({type(error).__name__})") from None

@@ -1,12 +1,12 @@
 """Registering a dataset: read once, check, pack, commit, and only then enter it in the ledger. For the steward alone.
 
-Packed rows lie in the home's `datasets/<commitment>/`: `bins.npy` (features and groups, rows), `labels.npy` (rows,),
-int32 targets where a number is to be predicted, `labels-2.npy` and so on of further targets, `cells.npy` (numbers,
-rows) uint16, fine cells, where a number is declared, `firsts.npy` (rows,) bool, where a person may have several rows:
-whether it is their first, and `schema.yaml`; what is kept aside lies in `holdout-bins.npy`,
-`holdout-labels.npy` and so on, which no learner is given. The commitment is an
-HMAC over all of it, its key held by the accountant: it names the rows in the ledger and says nothing about them. Beside
-them `sketch.npz`, by which the same people are known again in another file (`training.datasets.overlap`).
+Packed rows lie in the home's `datasets/<commitment>/`: `bins.npy` (features, groups and weights, rows), `labels.npy`
+(rows,), int32 targets where a number is to be predicted, `labels-2.npy` and so on of further targets, `cells.npy`
+(numbers, rows) uint16, fine cells, where a number is declared, `firsts.npy` (rows,) bool, where a person may have
+several rows: whether it is their first, and `schema.yaml`; what is kept aside lies in `holdout-bins.npy`,
+`holdout-labels.npy` and so on, which no learner is given. The commitment is an HMAC over all of it, its key held by the
+accountant: it names the rows in the ledger and says nothing about them. Beside them `sketch.npz`, by which the same
+people are known again in another file (`training.datasets.overlap`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal
+from itertools import chain
 from pathlib import Path
 
 from accountant.errors import CameBetween, JobFailed, NameTaken, RowsUnavailable, SchemaError
@@ -95,8 +96,8 @@ def register(
     how = _unit_of(answer, by_name, by_values, data, schema)
     about = Registration(
         name, relation, budget, how, schema.records, schema.digest, "", tuple(families), new_people, family_name,
-        schema.target_names if len(schema.targets) > 1 else (), holdout,
-        any(declared_ranges(schema.features, schema.ends)), person, query, schema.refined, said_ids, how.has_several,
+        schema.target_names if schema.targets[1:] else (), holdout, any(declared_ranges(schema.features, schema.ends)),
+        person, query, schema.refined, said_ids, how.has_several, weight=schema.weight,
     )  # fmt: skip
     _check_without_rows(home, about, raw, schema)
     parting = parting_of(home, about, relatives)
@@ -188,6 +189,11 @@ def require_rows(home: Home, dataset: Dataset) -> None:
         sound = sound and rows <= most_rows_of(dataset)
     except (OSError, ValueError):
         sound = False
+    if dataset.registration.weight is not None and engine_address() is not None:
+        raise InputError(
+            f"dataset={dataset.registration.name}: has weights, and a cluster counts rows alike; run the job with "
+            "DPSERVE_ENGINE=local"
+        )
     if not sound:
         raise RowsUnavailable(
             f"dataset={dataset.registration.name}: its rows are not in this home as they were registered, or cannot be "
@@ -217,7 +223,8 @@ def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
     if address is None:
         check_folders(home, started)
         places = [(source, low, high) for source in sources for low, high in cuts(source.size, len(read))]
-        return Rows.over(Threads([source.partition(low, high, source.folder) for source, low, high in places]))
+        parts = (source.partitions(low, high, source.folder) for source, low, high in places)
+        return Rows.over(Threads([*chain.from_iterable(parts)]))
     bounds = [row_bound(block.records) for block in started.dataset.blocks] or [row_bound(about.records)]
     schema_file = home.datasets / about.commitment / "schema.yaml"
     return Rows.over(

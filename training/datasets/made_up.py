@@ -61,6 +61,8 @@ def made_up_columns(schema: Schema, rows: int, seed: int = 0) -> dict[str, pa.Ar
     """Make `rows` values of every column up, targets last."""
     names = {feature.name for feature in schema.stored}
     columns = {column.name: _feature(column, schema, rows, seed) for column in (*schema.groups, *schema.features)}
+    if (weight := schema.weight) is not None:
+        columns[weight.column] = pa.array(uniform_numbers(seed, weight.column, "value", rows) * float(weight.most))
     return columns | {column.name: _target(column, rows, seed) for column in schema.targets if column.name not in names}
 
 

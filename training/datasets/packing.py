@@ -37,6 +37,7 @@ from training.rows.tables.data import (
     encode_answers,
     encode_column,
     encode_finely,
+    encode_weights,
     has_answer,
     most_rows,
     read_batches,
@@ -52,11 +53,11 @@ AT_ONCE = 0.02  # seconds: in which no batch of a large file is read
 
 @dataclass(frozen=True)
 class Packed:
-    """Rows as integers, mapped from files: `bins` (features, then groups, rows), for each target its `answers` (rows,):
-    uint8 classes, or int32 targets of a number, and `cells` (numbers, rows), uint16, of the features that have fine
-    cells. `aside`: those that are kept aside for evaluation, where the family has such a part; `since` (rows,): as in
-    `persons`, where one person is bounded over all blocks. `counts`: what became of the cells of the whole file, for
-    its steward alone.
+    """Rows as integers, mapped from files: `bins` (features, then groups, then weights, rows), for each target its
+    `answers` (rows,): uint8 classes, or int32 targets of a number, and `cells` (numbers, rows), uint16, of the features
+    that have fine cells. `aside`: those that are kept aside for evaluation, where the family has such a part; `since`
+    (rows,): as in `persons`, where one person is bounded over all blocks. `counts`: what became of the cells of the
+    whole file, for its steward alone.
     """
 
     bins: NDArray[Any]
@@ -211,6 +212,8 @@ class Coder:
                 yield "bins", at, coarse[own]
                 yield "cells", fine, inside[own]
                 fine += 1
+            elif self.schema.weight is not None and feature.name == self.schema.weight.column:
+                yield "bins", at, encode_weights(self.schema.weight, column, start, count)[own]
             else:
                 yield "bins", at, encode_column(feature, column, start, count)[own]
         for at, question in enumerate(self._questions):

@@ -65,7 +65,7 @@ class EvaluationSteps(StatedSteps):
             for model, entries in zip(models, bins, strict=True)
         ]
         forms = [model_form(model.ensemble, model.certificate.model, model.certificate.issued) for model in models]
-        variance = variance_of(plan, dataset.registration.draws)
+        variance = variance_of(plan, dataset.registration.draws, dataset.registration.parts)
         metrics = figures(layout, counts, variance, dataset.registration.unit.contributions)
         histogram = histogram_form(layout, counts, variance)
         found: dict[str, Any] = {

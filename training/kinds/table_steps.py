@@ -66,13 +66,14 @@ class ProfileSteps(TableSteps):
         parameters, registration = self.request.parameters, dataset.registration
         _, columns = profiler_of(schema_of(self.home, dataset), parameters)
         around, records = parameters.get("around"), registration.public_records
-        noise = noise_of(plan, GRID, registration.draws)
+        grid = GRID * registration.parts
+        noise = noise_of(plan, grid, registration.draws)
         found = (
-            figures(columns, pairs_of(parameters), counts, noise, records, GRID)
+            figures(columns, pairs_of(parameters), counts, noise, records, grid)
             if around is None
-            else chosen_figures(columns, str(around), parents_of(parameters), counts, plan, records, GRID)
+            else chosen_figures(columns, str(around), parents_of(parameters), counts, plan, records, grid)
         )
-        return Said({"grid": GRID, **found, "method": METHOD}, part_to_json(dataset, part_of(dataset)))
+        return Said({"grid": grid, **found, "method": METHOD}, part_to_json(dataset, part_of(dataset)))
 
     @staticmethod
     def to_json(seq: int, stated: Profile) -> dict[str, Any]:

@@ -195,10 +195,11 @@ def public_of(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
     if not registration.cells:  # its rows are packed as declared alone
         public = replace(public, spans=())
     if dataset.blocks:
-        public = replace(public, records=dataset.records, most=most_rows_of(dataset))
+        public = replace(public, records=dataset.records, most=most_rows_of(dataset) * public.parts)
         if public.most > MOST_ROWS:
             raise InputError(
-                f"blocks: there may be {public.most} rows in them, and {MOST_ROWS} are learnt from at once"
+                f"blocks: there may be {public.most // public.parts} rows in them, and {MOST_ROWS // public.parts} are "
+                "learnt from at once"
             )
     if dataset.holdout is None:
         return public

@@ -6,7 +6,7 @@ from typing import Any
 
 from accountant.noise.mechanisms import Mechanism
 from training.rows.partitions.rows import Rows
-from training.session.session import Public, Query
+from training.session.session import Public, Query, in_own_unit
 
 
 class Exact:
@@ -19,6 +19,6 @@ class Exact:
         """Return the answer itself."""
         values = query(self._rows)
         if mechanism.norm != "range":
-            return values
+            return in_own_unit(query, mechanism, values, self.public)
         best = values.argmax(axis=-1)
         return int(best) if values.ndim == 1 else best

@@ -2,12 +2,13 @@
 
 Law. A row adds something in -down..up to one cell of each of `groups`. A row more or less moves each group by at most
 the larger of both. A row replaced moves one cell by up + down, or two cells by the larger each: 2 in L1, sqrt 2 in L2.
+Rows with weights (docs/privacy/weights.md): a row adds its part of that, so it reaches no further, counted in PARTS.
 """
 
 from __future__ import annotations
 
 from math import isqrt
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from dpserve_verify.privacy.budget import Relation
 
@@ -39,7 +40,9 @@ class _Counts(Protocol):
 
 
 class OnePlace:
-    """A query of counts: a row counts in one place, by at most `one`."""
+    """A query of counts: a row counts in one place, by at most `one`; of rows with weights, by its part of that."""
+
+    by_weight: ClassVar[bool] = True
 
     def sensitivity(self: _Counts, relation: Relation) -> int:
         """Return how far one row moves all counts, in its norm, in the units that `one` is in."""

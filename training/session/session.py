@@ -22,10 +22,11 @@ from accountant.noise.objective import ObjectivePerturbation
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation, parse_relation
 from dpserve_verify.privacy.events import Plan, Release
+from dpserve_verify.privacy.weights import parts_of
 from models.features.features import Feature
 from models.parts.answers import ClassLabel
 from training.rows.packed.cells import Span, declared_ranges
-from training.rows.partitions.rows import FEW_ROWS, Rows, row_bound
+from training.rows.partitions.rows import FEW_ROWS, MOST_ROWS, Rows, row_bound
 from training.rows.schema.schema import Schema
 
 Integers = NDArray[np.int64]
@@ -44,6 +45,7 @@ class Start:
 
 
 PROMISES = EPSILON, MU = "epsilon", "mu"
+WITH_WEIGHTS = "learners with weights: ebm (engine=epochs), lazybb (reweighting=scheduled), forest; counts, evaluations"
 MOST_SECONDS = 3600
 
 
@@ -103,7 +105,7 @@ class Public:
     cells, so that other bins of it may be asked about; () where none do. `most`: more rows than that there never are.
     `prevalence`: declared shares of the classes, 1 together; () where none is declared. `draws`: how many times the
     noise that is priced is in every answer. `start`: the public model that boosting begins from. `code`: the
-    learner of others that was admitted for the job.
+    learner of others that was admitted for the job. `parts`: in how many a row is counted, by its weight; 1: all alike.
     """
 
     features: tuple[Feature, ...]
@@ -121,6 +123,7 @@ class Public:
     draws: int = 1
     start: Start | None = None
     code: Source | None = None
+    parts: int = 1
 
     @property
     def widening(self) -> float:
@@ -136,6 +139,9 @@ class Public:
     def of(cls, schema: Schema, relation: Relation, budget: Budget, pure: bool, contributions: int = 1) -> Public:
         """Return what is public of rows with this schema, for a job of this budget. `pure`: only epsilon adds up."""
         spans = declared_ranges(schema.features, schema.ends)
+        parts = parts_of(schema.weight)
+        if parts != 1 and row_bound(schema.records) * parts > MOST_ROWS:
+            raise InputError(f"records={schema.records}: with weights at most {MOST_ROWS // parts} rows are counted")
         return cls(
             features=schema.features,
             target=schema.target,
@@ -147,8 +153,9 @@ class Public:
             contributions=contributions,
             target_range=schema.target_range,
             spans=spans if any(spans) else (),
-            most=row_bound(schema.records),
+            most=row_bound(schema.records) * parts,
             prevalence=schema.prevalence,
+            parts=parts,
         )
 
     def check_priced(self, what: str) -> None:
@@ -235,9 +242,27 @@ class Selector(Protocol):
 
 def sensitivity_of(query: Query, public: Public) -> int:
     """Return the sensitivity for one unit of privacy: its m rows are m neighbouring steps, so at most m times a
-    row's.
+    row's, in the `parts` of a row that rows with weights are counted in. InputError where they have weights and the
+    query has no proof with such.
     """
-    return public.contributions * query.sensitivity(public.relation)
+    if public.parts != 1 and not getattr(query, "by_weight", False):
+        raise InputError(f"the rows have weights, and {query.purpose!r:.80} has no proof with them; {WITH_WEIGHTS}")
+    return public.contributions * query.sensitivity(public.relation) * public.parts
+
+
+def in_own_unit(query: Query, mechanism: Mechanism, answer: Any, public: Public) -> Any:
+    """Return what was released of rows with weights in the query's own unit, to the next whole one: post-processing.
+    A choice is none of numbers, and a query that is `in_parts` goes on with the parts.
+    """
+    if public.parts == 1 or mechanism.norm == "range" or getattr(query, "in_parts", False):
+        return answer
+    return (answer + public.parts // 2) // public.parts
+
+
+def require_alike(public: Public, what: str) -> None:
+    """Raise InputError where rows have weights, with which `what` has no proof."""
+    if public.parts != 1:
+        raise InputError(f"the rows have weights, and {what} has no proof with them; {WITH_WEIGHTS}")
 
 
 def _release(query: Query, mechanism: Mechanism, public: Public) -> Release:
@@ -291,6 +316,7 @@ class Rehearsal:
 
     def select(self, selection: Selection) -> Any:
         """Return a blank outcome of private selection, which is one line of the plan."""
+        require_alike(self.public, "private tuning")
         self._last = None
         self._asked.append(selection.charge)
         return selection.blank()
@@ -347,7 +373,7 @@ class Session:
             for _ in charges:  # there is an answer for each line of the plan
                 kept.next(lambda: 0)
         self._progress(len(self._played), self._planned)
-        return answer
+        return in_own_unit(query, mechanism, answer, self.public)
 
     def draw(self, mechanism: Mechanism, exact: Integers, asked: Release) -> Any:
         """Draw the release that the plan has here; `SharedSession` has others draw it."""
@@ -355,6 +381,7 @@ class Session:
 
     def select(self, selection: Selection) -> Any:
         """Select as `release` does: one line of the plan, whose runs are played on the rows held here."""
+        require_alike(self.public, "private tuning")
         self._pop(selection.charge)
         self._held()
         self.has_drawn = True

@@ -25,6 +25,7 @@ from dpserve_verify.formats.canonical import Flat, parse_decimal
 from dpserve_verify.log.entry import read_entry
 from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.filter import Filter, Price, price_from_json, price_to_json
+from dpserve_verify.privacy.weights import Weight
 
 PERSON = "person-total"  # the kind of the entry that founds the account of one person over all blocks
 MAX_LOADED = 4096
@@ -102,6 +103,7 @@ def load(
         profiles_from_entry(entry),
         firsts="firsts" in entry,
         institutions=entry.get("institutions"),
+        weight=Weight.from_json(entry["weight"]) if "weight" in entry else None,
     )
     version = _version(connection, signed, row.seq, identities[0])
     return Dataset(registration, entry["uuid"], row.seq, version, families, row.last, row.dropped or 0)

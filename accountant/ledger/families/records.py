@@ -19,6 +19,7 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.events import Plan
+from dpserve_verify.privacy.weights import Weight, parts_of, relation_fault
 
 MAX_CONTRIBUTIONS = 10_000
 LONGEST_REASON, LONGEST_NAME = 500, 200  # characters
@@ -145,6 +146,7 @@ class Registration:
         ids: the steward's words about ids, of IDS_SAID.
         institutions: how many keep these rows, each its own, and bound what one unit contributes; None: they are here,
             or with owners who are units themselves.
+        weight: the column that says what a row weighs, and the most (docs/privacy/weights.md); None: all weigh alike.
     """
 
     name: str
@@ -166,6 +168,7 @@ class Registration:
     ids: tuple[str, ...] = ()
     firsts: bool = False
     institutions: int | None = None
+    weight: Weight | None = None
 
     @property
     def remote(self) -> bool:
@@ -178,6 +181,11 @@ class Registration:
         return self.records if self.relation is Relation.REPLACE_ONE else None
 
     @property
+    def parts(self) -> int:
+        """Return in how many parts a row is counted, by its weight."""
+        return parts_of(self.weight)
+
+    @property
     def draws(self) -> int:
         """Return how many times the noise that is priced is in every answer: of institutions two aggregators add it."""
         return 1 if self.institutions is None else 2
@@ -188,6 +196,8 @@ class Registration:
         return self.unit.remote and self.relation is Relation.ADD_REMOVE
 
     def __post_init__(self) -> None:
+        if self.weight is not None and (fault := relation_fault(self.relation)) is not None:
+            raise InputError(fault)
         if self.institutions is not None:
             total = self.budget
             if self.institutions < 1 or self.unit.remote or total is None or not total.delta > 0:
@@ -359,6 +369,7 @@ def registration_fields(registration: Registration, identity: str) -> dict[str, 
         **({} if registration.holdout is None else {"holdout": canonical.decimal_string(registration.holdout)}),
         **({"cells": True} if registration.cells else {}),
         **({"firsts": True} if registration.firsts else {}),
+        **({} if registration.weight is None else {"weight": registration.weight.to_json()}),
         **({} if registration.institutions is None else {"institutions": registration.institutions}),
         **({} if registration.person is None else {"person": registration.person.to_entry()}),
         **({} if registration.query is None else {"query": registration.query.to_json()}),

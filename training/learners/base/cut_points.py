@@ -73,6 +73,11 @@ class InBins:
     features: tuple[Feature, ...]
 
     @property
+    def by_weight(self) -> bool:
+        """Return whether rows of the inner query may have weights."""
+        return getattr(self.query, "by_weight", False)
+
+    @property
     def purpose(self) -> str:
         """Return the purpose of the inner query."""
         return self.query.purpose

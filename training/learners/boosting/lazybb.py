@@ -49,6 +49,11 @@ class WeightedAgreement:
     norm: ClassVar[str] = "range"
 
     @property
+    def by_weight(self) -> bool:
+        """Return whether rows may have weights: what a row weighs here follows from itself alone."""
+        return not self.reweighting.reads_counts
+
+    @property
     def purpose(self) -> str:
         """Return what a plan says of it, including class weights."""
         return f"select a 1-rule by weighted agreement{words_of(self.weighed)}"

@@ -64,6 +64,7 @@ class LeafResiduals:
     table: Integers
     one: int
     norm: Norm
+    by_weight: ClassVar[bool] = True
     purpose: ClassVar[str] = "sum residuals per leaf"
 
     @property

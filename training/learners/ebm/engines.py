@@ -46,6 +46,8 @@ def _lacking(public: Public, balance: float | None) -> str | None:
         return "it is proved for one record of each unit of privacy, and not for several"
     if balance:
         return "it takes no class weights"
+    if public.parts != 1:
+        return "it is proved for rows that all weigh the same"
     widest = Layout.of(public.features, [feature.bins for feature in public.features])
     fits = public.most <= MOST_ROWS and is_sure(widest.count, widest.most, public.most)
     return None if fits else "it takes fewer records"

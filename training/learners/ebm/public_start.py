@@ -47,6 +47,7 @@ class StartSum(ABC):
     constant: Any
     norm: Norm
     relation: Relation
+    by_weight: ClassVar[bool] = True
     purpose: ClassVar[str] = "compare the public start with none"
     size: ClassVar[int] = 1
 

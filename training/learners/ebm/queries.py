@@ -85,6 +85,7 @@ class OfResiduals:
 
     residuals: Residuals
     terms: tuple[Integers, ...]
+    by_weight: ClassVar[bool] = True
 
     @property
     def norm(self) -> Norm:
@@ -234,6 +235,7 @@ class SquareSum:
 
     constant: int
     norm: Norm
+    by_weight: ClassVar[bool] = True
     purpose: ClassVar[str] = "sum squared residuals"
     size: ClassVar[int] = 1
 
@@ -256,6 +258,7 @@ class SlopeSums:
     joints: tuple[Joint, ...]
     norm: Norm
     relation: Relation
+    by_weight: ClassVar[bool] = True
     purpose: ClassVar[str] = "sum how chances follow the slope of scores"
     size: ClassVar[int] = 2
 

@@ -16,6 +16,7 @@ from accountant.ledger.families.job_kinds import Profile
 from accountant.ledger.families.records import HOLDOUT, Request
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.events import Plan
+from dpserve_verify.privacy.weights import parts_of
 from models.answers.question import Question
 from models.answers.sampled import describe_rows
 from models.answers.sql import read_question
@@ -69,7 +70,7 @@ def plan(home: Home, query_request: QueryRequest, by: str | None = None) -> Plan
     public = public_of(dataset, schema.question(schema.target_names[0]), budget)
     makes = partial(adder_of, question, cells)
     norm, recipe = cheapest(makes, public)
-    noise, query = noise_of(recipe.plan, GRID), query_of(question, cells, norm)
+    noise, query = noise_of(recipe.plan, GRID * parts_of(schema.weight)), query_of(question, cells, norm)
     request = Request(
         query_request.dataset, NAME, budget, {"select": question.select, "noise": norm}, "", kind=Profile(), part=part,
         blocks=query_request.blocks, window=dataset.window, registered=dataset.seq,
@@ -85,8 +86,9 @@ def plan(home: Home, query_request: QueryRequest, by: str | None = None) -> Plan
                 "instance (--plan spends nothing)"
             )
         require_kept(dataset, query_request.blocks)
-        if query.size > MOST_CELLS:
-            raise InputError(f"select: {query.size} sums in all, and an answer has at most {MOST_CELLS}; group by less")
+        most = MOST_CELLS if schema.weight is None else MOST_CELLS // 2  # whose parts are longer numbers
+        if query.size > most:
+            raise InputError(f"select: {query.size} sums in all, and an answer has at most {most}; group by less")
         if within > MOST_NOISE:
             raise InputError(f"epsilon: so small that a count would be off by {within:.0e} rows; ask for more")
         require_admitted(dataset, request, recipe, smaller(dataset, makes, public))
@@ -142,8 +144,8 @@ def released_fields(question: Question, cells: TableCells, counts: list[int], sp
         "by": [column.to_json() for column in by],
         "where": [condition.to_json() for condition in where],
         "measures": [measure.to_json() for measure in measures],
-        "grid": GRID,
-        "variance": number(noise_of(spent, GRID).variance),
+        "grid": (grid := GRID * parts_of(cells.schema.weight)),
+        "variance": number(noise_of(spent, grid).variance),
         "counts": counts,
         "level": LEVEL,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from training.measuring.profile.profile import columns_of
 from training.rows.packed.cells import declared_ranges, grid_of
 from training.rows.packed.names import cells_file, row_files, since_file
 from training.rows.partitions.partition import TARGET_GRID
-from training.rows.partitions.rows import Rows
+from training.rows.partitions.rows import Rows, order_by_weight
 from training.rows.schema.schema import Schema
 from training.rows.tables.data import answer_codes, has_answer
 
@@ -82,7 +83,10 @@ class TableCells:
     def _open(self, folder: Path, part: str | None, axes: Sequence[Axis], begins: int | None) -> Rows:
         bins_name, *answer_names = row_files(len(self.schema.targets), part)
         bins = map_array(folder / bins_name)
-        used = slice(None) if begins is None else map_array(folder / since_file(part)) < begins
+        used: Any = slice(None) if begins is None else map_array(folder / since_file(part)) < begins
+        weights = None
+        if self.schema.weight is not None:
+            used, weights = order_by_weight(bins[self.schema.stored.index(self.schema.weight.feature)], used)
         features = [feature.name for feature in self.schema.features]
         numbers = [name for name in features if self.spans[name] is not None]
         answers = dict(zip((target.name for target in self.schema.targets), answer_names, strict=True))
@@ -106,4 +110,4 @@ class TableCells:
             return np.asarray(codes_of_axis, np.uint16)
 
         every = np.stack([codes(axis) for axis in axes]) if axes else np.zeros((0, bins[0][used].size), np.uint16)
-        return Rows(every, np.zeros(every.shape[1], np.uint8), [axis.width for axis in axes])
+        return Rows(every, np.zeros(every.shape[1], np.uint8), [axis.width for axis in axes], weights=weights)

@@ -25,6 +25,7 @@ from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import Request
 from dpserve_verify.errors import DpserveError
 from dpserve_verify.privacy.events import plan_from_json
+from dpserve_verify.privacy.weights import parts_of
 from models.answers.question import Measure, Question
 from models.answers.sql import read_question
 from models.answers.table import Released, Table, best_answer, released_by
@@ -85,7 +86,7 @@ def _promised(entry: Mapping[str, Any], schema: Schema) -> list[Released]:
     key = str(parameters.get("select", "")), str(parameters.get("columns", "")), str(parameters.get("pairs", ""))
     try:
         by_cells = _cells_of(*key, "around" in parameters, entry["dataset"], _SchemaFile(schema.digest, schema))
-        noise = noise_of(plan_from_json(entry["plan"]), GRID)
+        noise = noise_of(plan_from_json(entry["plan"]), GRID * parts_of(schema.weight))
     except DpserveError:
         return []
     return [

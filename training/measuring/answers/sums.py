@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import chain
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,8 @@ class CellSums:
     tests: Tests
     measures: tuple[Addend, ...]
     norm: Norm
+    by_weight: ClassVar[bool] = True
+    in_parts: ClassVar[bool] = True
 
     @property
     def purpose(self) -> str:

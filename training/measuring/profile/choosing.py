@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,8 @@ class PairScores:
     pairs: Places
     expected: tuple[NDArray[np.int64], ...]
     norm: Norm
+    by_weight: ClassVar[bool] = True
+    in_parts: ClassVar[bool] = True
 
     @property
     def purpose(self) -> str:
@@ -73,6 +76,8 @@ class CellCounts:
 
     choice: Choice
     norm: Norm
+    by_weight: ClassVar[bool] = True
+    in_parts: ClassVar[bool] = True
 
     @property
     def purpose(self) -> str:

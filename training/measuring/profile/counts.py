@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from training.session.learner import Recipe
 from training.session.reach import reach
 from training.session.session import Public, Query, Rehearsal, Releaser
 
-GRID = 64  # parts of a row
+GRID = 64  # parts of a row, or of each part of one that has a weight
 AT_ONCE = 1 << 18  # rows whose counts are made at one time
 Norm = Literal["l1", "l2"]
 
@@ -38,6 +38,8 @@ class TableCounts:
     widths: tuple[int, ...]
     pairs: tuple[tuple[int, int], ...]
     norm: Norm
+    by_weight: ClassVar[bool] = True
+    in_parts: ClassVar[bool] = True
 
     @property
     def purpose(self) -> str:

@@ -19,6 +19,7 @@ from dpserve_verify.certificates.predicate import STATEMENT_LIMIT
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget
 from dpserve_verify.privacy.events import Plan
+from dpserve_verify.privacy.weights import parts_of
 from models.profile.chosen import MOST_CELLS as MOST_PAIR_COUNTS
 from models.profile.chosen import MOST_COLUMNS, fineness_of
 from models.profile.columns import Bin, Column
@@ -52,7 +53,8 @@ class PlannedProfile(Planned):
 
     def bought(self) -> dict[str, Any]:
         """Return what is counted, and how far off a count will be."""
-        noise, parameters = noise_of(self.recipe.plan, GRID), self.request.parameters
+        grid, parameters = GRID * self.dataset.registration.parts, self.request.parameters
+        noise = noise_of(self.recipe.plan, grid)
         return {
             "noise": "laplace" if noise.laplace else "gaussian",
             "count_within": f"{noise.z * noise.variance**0.5:.1f}",
@@ -87,7 +89,7 @@ def plan(home: Home, question: ProfileRequest, by: str | None = None) -> Planned
         question.dataset, NAME, budget, parameters, "", kind=Profile(), part=part, blocks=question.blocks,
         window=dataset.window, registered=dataset.seq,
     )  # fmt: skip
-    _check_room(columns, pairs, around, recipe.plan)
+    _check_room(columns, pairs, around, recipe.plan, GRID * parts_of(schema.weight))
     earlier = evaluations.find_same(home.ledger.log.database, request)
     if earlier is None:
         require_kept(dataset, question.blocks)
@@ -195,10 +197,10 @@ def _query(columns: Sequence[Column], pairs: Pairs, norm: Norm) -> TableCounts:
     )  # fmt: skip
 
 
-def _check_room(columns: Sequence[Column], pairs: Pairs, around: str | None, plan: Plan) -> None:
+def _check_room(columns: Sequence[Column], pairs: Pairs, around: str | None, plan: Plan, grid: int) -> None:
     """Raise InputError where the statement could become larger than its limit: before anything is spent."""
-    noise, query = noise_of(plan, GRID), _query(columns, pairs, "l1")
-    width = max(noise.variance, pair_noise_of(plan, GRID).variance) ** 0.5
+    noise, query = noise_of(plan, grid), _query(columns, pairs, "l1")
+    width = max(noise.variance, pair_noise_of(plan, grid).variance) ** 0.5
     if width > MOST_NOISE:
         raise InputError(f"epsilon: so small that a count would be off by {width:.0e} rows; ask for more")
     if query.size > MOST_CELLS:
@@ -206,8 +208,8 @@ def _check_room(columns: Sequence[Column], pairs: Pairs, around: str | None, pla
             f"columns: {query.size} counts in all, and a profile has at most {MOST_CELLS}; choose some with --columns, "
             "or leave pairs out"
         )
-    most = int(GRID * (MOST_ROWS + 40 * width))  # what lies beyond has a chance of e^-40
-    blank = figures(columns, pairs, [most] * query.size, noise, None, GRID)
+    most = int(grid * (MOST_ROWS + 40 * width))  # what lies beyond has a chance of e^-40
+    blank = figures(columns, pairs, [most] * query.size, noise, None, grid)
     size = len(str(blank).encode("ascii", "backslashreplace")) + ROOM
     if around is not None:  # scores, cells, names of pairs, and the most counts that there can be
         longest = max(len(ascii(column.name)) for column in columns)

@@ -164,7 +164,7 @@ def by_one_row(dataset: Dataset, request: Request) -> Dataset:
 
 def _measurement(evaluator: Evaluator, public: Public, dataset: Dataset) -> Measurement:
     layout = evaluator.query.layout
-    sensitivity = sensitivity_of(evaluator.query, public)
+    sensitivity = sensitivity_of(evaluator.query, public) // public.parts
     return Measurement(
         layout,
         public.records,

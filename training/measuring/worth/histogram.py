@@ -44,6 +44,7 @@ class CellCounts:
     ensemble: Ensemble | None
     layout: Layout | GroupedLayout | ScoredLayout
     norm: str = "l1"
+    by_weight: ClassVar[bool] = True
     purpose: ClassVar[str] = "records by true answer and what the model says"
 
     @property
@@ -92,6 +93,7 @@ class PairedCounts:
 
     ensembles: tuple[Ensemble, Ensemble]
     layout: PairedLayout
+    by_weight: ClassVar[bool] = True
     purpose: ClassVar[str] = "records by how right each of two models is"
     norm: ClassVar[str] = "l1"
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from accountant.errors import DataError
 from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.weights import PARTS
 from models.features.features import Codes, Feature, OrderedFeature
 from training.rows import kernels
 from training.rows.packed.cells import Cells, order_of
@@ -29,6 +30,7 @@ class Partition:
 
     `group`: codes (rows,) of the public group that each belongs to, where an evaluation tells groups apart. `cells`:
     how they stand in fine cells, where they do. `folder`: where large derived arrays may lie, in files without a name.
+    `weight`: what every row of it weighs, a whole number: what it answers counts so many times.
 
     DataError where a code or a label is out of range: kernels write where a code points.
     """
@@ -44,6 +46,7 @@ class Partition:
         low: int = 0,
         high: int | None = None,
         folder: Path | None = None,
+        weight: int = 1,
     ) -> None:
         if bins.shape != (len(widths), column.size):
             raise DataError(f"bins: shape {bins.shape} does not fit {len(widths)} features and {column.size} labels")
@@ -51,7 +54,7 @@ class Partition:
         self.bins, self.low, self.high = bins, low, high
         self.widths, self.classes, self.outputs = tuple(widths), classes, 1 if classes in (0, 2) else classes
         self._column, self.group = column[low:high], None if group is None else group[low:high]
-        self.cells, self.folder = cells, folder
+        self.cells, self.folder, self.weight = cells, folder, weight
         self.memo: dict[str, Any] = {}  # what a family of questions derived from rows and released values
         self._check()
 
@@ -112,6 +115,15 @@ class Partition:
             self.cells.tables(features)
         elif [feature.bins for feature in features] != [*self.widths]:
             raise InputError("features: these rows do not stand in fine cells, and have other bins")
+
+    def by_weight(self, weights: NDArray[Any]) -> list[Partition]:
+        """Return the rows that weigh 1, 2 and so on up to PARTS, each weight a partition; `weights`: of all rows of the
+        arrays, which stand in their order. Those that weigh 0 count nothing, and are in none.
+        """
+        ends = np.searchsorted(weights, np.arange(PARTS + 1), side="right")
+        arrays = self.bins, self._column, self.widths, self.classes, self.group, self.cells
+        pairs = enumerate(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True), 1)
+        return [Partition(*arrays, low, high, self.folder, weight) for weight, (low, high) in pairs]
 
     def fresh(self) -> Partition:
         """Return the same rows, with nothing derived from them or from released values."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from accountant.ledger.families.families import Dataset
 from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.weights import PARTS
 from models.features.features import Feature
 from models.parts.votes import Vote
 from training.rows import kernels
@@ -24,6 +25,15 @@ from training.rows.partitions.votes import SignedSums, StateCounts
 
 MOST_ROWS = 1 << 38  # of any dataset: what one row adds to a sum is at most 2^24 units and more where they are fewer
 FEW_ROWS = 1 << 26
+
+
+def order_by_weight(weights: NDArray[Any], used: Any = None) -> tuple[NDArray[np.intp], NDArray[Any]]:
+    """Return the places of the rows that are `used`, a mask or a slice, in the order of their `weights`, and these.
+    None: all are.
+    """
+    places = np.arange(weights.size)[slice(None) if used is None else used]
+    order = places[np.argsort(weights[places], kind="stable")]
+    return order, weights[order]
 
 
 def row_bound(records: int) -> int:
@@ -43,7 +53,8 @@ def most_rows_of(dataset: Dataset) -> int:
 
 class Rows:
     """Packed rows: `bins` (features, rows) uint8 or uint16, and `labels` (rows,) uint8 class index below `classes`, or
-    int32 targets; see `Partition`, into which they are cut. What queries ask of them is a `Question`.
+    int32 targets; see `Partition`, into which they are cut. What queries ask of them is a `Question`. `weights`: what
+    each weighs, 0 to PARTS, ascending; None: they have none, and count alike.
     """
 
     def __init__(
@@ -55,8 +66,12 @@ class Rows:
         group: NDArray[Any] | None = None,
         cells: Cells | None = None,
         folder: Path | None = None,
+        weights: NDArray[Any] | None = None,
     ) -> None:
         same = bins, labels, widths, classes, group, cells
+        if weights is not None:
+            self._hold(threads.Threads(Partition(*same, folder=folder).by_weight(weights)))
+            return
         parts = [Partition(*same, low, high, folder) for low, high in threads.cuts(labels.size, len(widths))]
         self._hold(threads.Threads(parts))
 
@@ -106,7 +121,11 @@ class Rows:
 
     @property
     def parts(self) -> list[Partition]:
-        """Return the partitions, in these bins."""
+        """Return the partitions, in these bins. InputError where rows have weights: what is made of rows one by one
+        would count them alike.
+        """
+        if self._engine.is_weighed:
+            raise InputError("the rows have weights, and are asked for sums alone")
         parts = self._engine.parts
         return [part if self._features is None else part.binned(self._features) for part in parts]
 
@@ -159,7 +178,8 @@ class Rows:
         which is checked; for weights as fine as `row_bound` lets them be it is at most 2^62.
         """
         shapes = (2 * bound + 1,), (self.outputs, 2, 2 * bound + 1)
-        if weights.shape not in shapes or max(int(weights.max()), -int(weights.min())) * self.size >= 1 << 63:
+        heaviest = max(int(weights.max()), -int(weights.min())) * (PARTS if self._engine.is_weighed else 1)
+        if weights.shape not in shapes or heaviest * self.size >= 1 << 63:
             raise InputError(
                 f"weights: must be {2 * bound + 1}, small enough that 64 bits hold their sum over all rows"
             )

@@ -36,11 +36,14 @@ def cuts(size: int, features: int) -> Iterable[tuple[int, int]]:
 
 
 class Engine(Protocol):
-    """Who holds partitions, on this host or on others, and adds up what they answer."""
+    """Who holds partitions, on this host or on others, and adds up what they answer. `is_weighed`: whether rows have
+    weights.
+    """
 
     widths: tuple[int, ...]
     classes: int
     outputs: int
+    is_weighed: bool
 
     @property
     def size(self) -> int:
@@ -73,6 +76,8 @@ class Threads:
             if (part.widths, part.classes) != (first.widths, first.classes):
                 raise InputError("rows: parts of them have other bins or classes")
         self.widths, self.classes, self.outputs = first.widths, first.classes, first.outputs
+        self.is_weighed = any(part.weight != 1 for part in self.parts)
+        self._are_few = self.is_weighed and self.size * len(self.widths) < PARALLEL_CELLS
         self._fits: tuple[Feature, ...] = ()  # the bins that rows were last found to stand in
 
     @property
@@ -81,8 +86,14 @@ class Threads:
         return sum(part.size for part in self.parts)
 
     def ask(self, question: Question) -> Integers:
-        """Return the sum of what every partition answers."""
-        answers = iter(map(question, self.parts) if len(self.parts) == 1 else _POOL.map(question, self.parts))
+        """Return the sum of what every partition answers, as many times as its rows weigh."""
+
+        def answer_by_weight(part: Partition) -> Integers:
+            answer = question(part)
+            return answer if part.weight == 1 else answer * part.weight
+
+        alone = len(self.parts) == 1 or self._are_few
+        answers = iter(map(answer_by_weight, self.parts) if alone else _POOL.map(answer_by_weight, self.parts))
         total = next(answers)
         for answer in answers:
             total = total + answer

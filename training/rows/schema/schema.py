@@ -42,6 +42,7 @@ from training.rows.schema.declared import (
     Strict,
     Words,
 )
+from training.rows.schema.row_weight import DeclaredWeight, RowWeight
 from training.rows.schema.schema_text import FILL_IN, MAX_SHOWN, blanks, check_spelling, load_yaml
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ class _File(Strict):
     records: Annotated[StrictInt, Field(ge=1, le=10**12)]
     features: Annotated[dict[str, _Kind], Field(min_length=1, max_length=MAX_FEATURES)]
     groups: Annotated[dict[str, _Group], Field(default_factory=dict, max_length=MAX_GROUPS)]
+    weight: DeclaredWeight | None = None
     ignore: tuple[StrictStr, ...] = ()
     missing: Literal["own-bin"] = "own-bin"
     format: Annotated[Format, Field(default_factory=Format)]
@@ -207,6 +209,8 @@ class _File(Strict):
                 forms[name] = Written(missing=missing, trim=usual.trim)
             if name in forms and (problem := forms[name].problem()):
                 raise SchemaError(f"schema: {name}: {problem}")
+        if self.weight is not None:
+            forms[self.weight.column] = self.weight.written(usual)
         return {name: column for name, column in forms.items() if column != USUAL}
 
 
@@ -233,7 +237,7 @@ class Schema:
     one: `question` gives the schema of that one, which is what learners are given. `groups`: public bins of columns by
     which an evaluation may tell people apart, and no learner does. `form`, `written`: how files are written, and each
     column not written as usual. `measures`: numbers that are no ids, whatever their names say; `expected`: columns of
-    which most cells may be none of the listed values, or lie outside of the range.
+    which most cells may be none of the listed values, or lie outside of the range. `weight`: of rows; None: all alike.
     """
 
     targets: tuple[Target, ...]
@@ -248,11 +252,12 @@ class Schema:
     measures: frozenset[str] = frozenset()
     expected: frozenset[str] = frozenset()
     refined: tuple[SchemaProfile, ...] = ()
+    weight: RowWeight | None = None
 
     @property
     def stored(self) -> tuple[Feature, ...]:
-        """Return the columns whose codes are stored for every row: features, then groups."""
-        return (*self.features, *self.groups)
+        """Return the columns whose codes are stored for every row: features, then groups, then what a row weighs."""
+        return (*self.features, *self.groups, *([] if self.weight is None else [self.weight.feature]))
 
     def group(self, name: str) -> Feature:
         """Return the group of this name. InputError where the schema names none."""
@@ -411,6 +416,7 @@ def schema_from(body: Any, raw: bytes) -> Schema:
         frozenset(name for name, kind in file.features.items() if isinstance(kind, Numeric) and kind.measure),
         frozenset(file.expected()),
         tuple(SchemaProfile(**profile.model_dump()) for profile in file.refined or ()),
+        None if file.weight is None else file.weight.checked(),
     )  # fmt: skip
 
 
@@ -436,8 +442,10 @@ def _check_names(file: _File) -> None:
         if kind is not None and declared is not None and kind.type != declared.type:
             raise SchemaError(f"schema: groups.{name}: the feature is {declared.type}, and so must the group be")
     names = dict.fromkeys((*file.features, *file.groups, *(target.name for target in targets)))
+    if file.weight is not None:
+        names |= file.weight.own_column(names)
     for name in names.keys() & set(file.ignore):
-        raise SchemaError(f"schema: ignore: {name!r} is used as a feature, a group or the target")
+        raise SchemaError(f"schema: ignore: {name!r} is used as a feature, a group, the weight or the target")
     for name in names:
         if not name or len(name) > LONGEST or not name.isprintable():
             raise SchemaError(

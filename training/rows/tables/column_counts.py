@@ -162,6 +162,8 @@ def counts_of(schema: Schema) -> dict[str, ColumnCount]:
         counts.setdefault(
             group.name, ColumnCount(group.name, group, _declared_range(schema, group), True, may_be_empty=True)
         )
+    if schema.weight is not None:
+        counts[schema.weight.column] = ColumnCount(schema.weight.column, schema.weight.feature, expected=True)
     for target in schema.targets:
         counts.setdefault(
             target.name,

@@ -36,8 +36,9 @@ from models.features.written import PLAIN, USUAL, Form, Written
 from training.rows import kernels
 from training.rows.packed.cells import Cells, Span, declared_ranges, grid_of
 from training.rows.partitions.partition import TARGET_GRID
-from training.rows.partitions.rows import Rows
+from training.rows.partitions.rows import Rows, order_by_weight
 from training.rows.people.people import missing_texts
+from training.rows.schema.row_weight import RowWeight
 from training.rows.schema.schema import Schema, Target
 from training.rows.sources.cell_tables import CellTable
 from training.rows.sources.cells import misfit_error, read_as_written
@@ -243,6 +244,18 @@ def _columns_of(name: str, start: int) -> Iterator[None]:
         raise misfit_error(name, misfit, start) from None
 
 
+def encode_weights(weight: RowWeight, column: pa.Array, start: int = 0, count: ColumnCount | None = None) -> Codes:
+    """Return what each row weighs, in PARTS of the most. DataError names the first row whose weight is none."""
+    numbers = raw_values(weight.feature, column, start)
+    for wrong, found, remedy in weight.faults(numbers):
+        if wrong.any():
+            row = start + int(wrong.argmax())
+            raise DataError(f"{weight.column}, {told_row(row)}: {found}; {remedy}", row=row, column=weight.column)
+    if count is not None:
+        count.add_numbers(numbers)
+    return weight.encode(numbers)
+
+
 def encode_finely(
     feature: NumericFeature, span: Span, column: pa.Array, start: int = 0, count: ColumnCount | None = None
 ) -> tuple[Codes, Codes]:
@@ -392,6 +405,16 @@ def columns_of(schema: Schema, X: Any) -> RawColumns:
     return {feature.name: raw_values(feature, columns[feature.name].combine_chunks()) for feature in schema.features}
 
 
+def _used_in_order(schema: Schema, table: pa.Table, used: Any) -> tuple[Any, Codes | None]:
+    """Return which rows are used, and what each weighs, in that order; None where they have no weights."""
+    if (weight := schema.weight) is None:
+        return used, None
+    if weight.column not in table.column_names:
+        raise DataError(f"columns {[weight.column]}: says what a row weighs, and is not in X")
+    column = _columns_as_written(schema, [weight.feature], table)[weight.column].combine_chunks()
+    return order_by_weight(encode_weights(weight, column), used)
+
+
 def _columns_as_written(schema: Schema, features: Sequence[Feature], table: pa.Table) -> pa.Table:
     """Return a table in memory with each column as what its cells say in the form that the schema declares."""
     for feature in features:
@@ -429,7 +452,7 @@ def rows_of(schema: Schema, X: Any, y: Any, relation: Relation) -> Rows:
             f"records={schema.records}: under replace-one the schema's public count must be the number of rows"
         )
     bins = np.empty((len(schema.features), len(labels)), dtype=bin_dtype(schema.features))
-    present = has_answer(labels) if schema.only.leave_out else slice(None)
+    present, weights = _used_in_order(schema, table, has_answer(labels) if schema.only.leave_out else slice(None))
     start = 0
     for batch in table.select([feature.name for feature in schema.features]).to_batches(max_chunksize=BATCH_ROWS):
         for codes, feature in zip(bins, schema.features, strict=True):
@@ -443,8 +466,9 @@ def rows_of(schema: Schema, X: Any, y: Any, relation: Relation) -> Rows:
         feature, span = schema.features[numbers[number]], spans[numbers[number]]
         assert isinstance(feature, NumericFeature)
         assert span is not None
-        return encode_finely(feature, span, table[feature.name].combine_chunks())[1][present]
+        fine: Codes = encode_finely(feature, span, table[feature.name].combine_chunks())[1][present]
+        return fine
 
     cells = Cells(schema.features, spans, cache(load))
     widths = [feature.bins for feature in schema.features]
-    return Rows(bins[:, present], labels[present], widths, len(schema.classes or ()), cells=cells)
+    return Rows(bins[:, present], labels[present], widths, len(schema.classes or ()), cells=cells, weights=weights)

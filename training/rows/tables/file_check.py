@@ -269,7 +269,7 @@ class _Look:
         self._begins.update(_first_texts([*columns.values()]))
         for feature in self._schema.stored:
             if feature.name in columns:
-                self._fit(feature, columns[feature.name], rows, partial(self._read, feature))
+                self._fit(feature, columns[feature.name], rows, partial(self._read, feature, rows))
         for target in self._schema.targets:
             if target.name in columns:
                 self._fit(target, columns[target.name], rows, partial(self._answer, target, rows))
@@ -306,8 +306,12 @@ class _Look:
         count.missing, count.refused = count.missing - len(places), count.refused + len(places)
         return None
 
-    def _read(self, feature: Feature, column: pa.Array) -> None:
+    def _read(self, feature: Feature, rows: Sequence[int], column: pa.Array) -> None:
         count, written = self.counts[feature.name], self._schema.written_as(feature.name)
+        if self._schema.weight is not None and feature.name == self._schema.weight.column:
+            for wrong, found, remedy in self._schema.weight.faults(read_numbers(column, written)):
+                for place in np.flatnonzero(wrong).tolist():
+                    self._note_cell(feature.name, found, remedy, rows, place)
         read_codes(feature, column, written, count if count.feature is feature else None)
 
     def _answer(self, target: Target, rows: Sequence[int], column: pa.Array) -> None:

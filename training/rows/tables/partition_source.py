@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from training.rows.packed.cells import Cells, declared_ranges
 from training.rows.packed.names import cells_file, firsts_file, row_files, since_file
 from training.rows.packed.scratch import scratch_array
 from training.rows.partitions.partition import Partition
+from training.rows.partitions.rows import order_by_weight
 from training.rows.schema.schema import Schema
 from training.rows.tables.data import has_answer
 
@@ -65,20 +67,36 @@ class Source:
         """Count the rows in the files, including those without an answer."""
         return int(self._load(self.files[1]).size)
 
+    def partitions(self, low: int, high: int, place: Path) -> list[Partition]:
+        """Return the same rows as `partition`; where they have weights, those of each weight by themselves."""
+        if self.schema.weight is None:
+            return [self.partition(low, high, place)]
+        column = self.schema.stored.index(self.schema.weight.feature)
+        order, weights = order_by_weight(self._load(self.files[0])[column][low:high], self._used(low, high))
+        return self._chosen(low, high, order, place).by_weight(weights)
+
     def partition(self, low: int, high: int, place: Path) -> Partition:
         """Return those of rows low .. high - 1 of the files that have an answer: which have one is decided row by row,
         so that adding a row adds at most that row; and those that are used of their person. `place`: where large
         derived arrays may lie.
         """
-        schema, question = self.schema, self.asked
-        bins, labels = map(self._load, self.files[:2])
-        present = has_answer(labels[low:high]) if question.only.leave_out else None
+        return self._chosen(low, high, self._used(low, high), place)
+
+    def _used(self, low: int, high: int) -> NDArray[np.bool_] | None:
+        """Return which rows low .. high - 1 are used; None where all are."""
+        present = has_answer(self._load(self.files[1])[low:high]) if self.asked.only.leave_out else None
         if self.begins is not None:
             used = self._load(self.files[-1])[low:high] < self.begins
             present = used if present is None else present & used
         if self.firsts:
             used = self._load(firsts_file(self.part))[low:high]
             present = used if present is None else present & used
+        return present
+
+    def _chosen(self, low: int, high: int, present: NDArray[Any] | None, place: Path) -> Partition:
+        """Return rows low .. high - 1, those that are `present`, a mask or places in the order of the rows."""
+        schema, question = self.schema, self.asked
+        bins, labels = map(self._load, self.files[:2])
         columns = [at for at, feature in enumerate(schema.features) if feature in question.features]
         group = None if self.by is None else bins[schema.stored.index(schema.group(self.by)), :]
         about = [feature.bins for feature in question.features], len(question.classes or ())
@@ -105,7 +123,7 @@ class Source:
             return np.asarray(chosen(self._load(self.files[2])[place_in_columns[number]]), np.uint16)
 
         spans = declared_ranges(question.features, question.ends) if self.fine else (None,) * len(question.features)
-        return Cells(question.features, spans, load)
+        return Cells(question.features, spans, load if self.schema.weight is None else cache(load))
 
     def digest(self, low: int, high: int) -> str:
         """Compute the SHA-256 of rows low .. high - 1 as they lie in the files that are read."""
