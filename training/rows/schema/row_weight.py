@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -20,7 +20,6 @@ from training.rows.schema.declared import Finite, Format, Strict
 
 LEAST_MOST, MOST_MOST = 1e-9, 1e12
 Floats = NDArray[np.float64]
-Fault = tuple[NDArray[np.bool_], str, str]  # which cells, what they are, and the remedy
 
 
 class DeclaredWeight(Strict):
@@ -60,17 +59,6 @@ class RowWeight(Weight):
     def feature(self) -> NumericFeature:
         """Return the public bins of a weight: code k is the one next to k / PARTS of the most."""
         return NumericFeature(self.column, tuple((k + 0.5) * float(self.most) / PARTS for k in range(PARTS)))
-
-    def faults(self, numbers: Floats) -> Iterator[Fault]:
-        """Yield what of a column's numbers, NaN where missing, is no weight."""
-        yield np.isnan(numbers), "nothing where a weight must stand", "fill the weight in, or leave the row out"
-        yield numbers < 0, "a weight below 0", "mend the weight, or leave the row out: 0 counts nothing"
-        if not self.clips:
-            yield (
-                numbers > float(self.most),
-                f"a weight above the most, {self.most:f}",
-                "declare a larger `most`, or say `above: clip` under `weight`: then it counts as the most",
-            )
 
     def encode(self, numbers: Floats) -> Codes:
         """Return the codes of sound weights, in 0..PARTS."""

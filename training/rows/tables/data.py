@@ -55,6 +55,7 @@ from training.rows.sources.files import (
 )  # fmt: skip
 from training.rows.sources.folders import FolderTable, open_table
 from training.rows.tables.column_counts import ColumnCount
+from training.rows.tables.remedies import Remedy, describe_remedies, write_anew
 
 NO_CLASS = np.uint8(255)  # stored in place of an answer that is missing; there are at most 255 classes, from 0
 NO_NUMBER = np.int32(-(1 << 31))  # the same, far below -TARGET_GRID
@@ -247,13 +248,33 @@ def _columns_of(name: str, start: int) -> Iterator[None]:
 def encode_weights(weight: RowWeight, column: pa.Array, start: int = 0, count: ColumnCount | None = None) -> Codes:
     """Return what each row weighs, in PARTS of the most. DataError names the first row whose weight is none."""
     numbers = raw_values(weight.feature, column, start)
-    for wrong, found, remedy in weight.faults(numbers):
+    for wrong, found, remedies in weight_faults(weight, numbers):
         if wrong.any():
             row = start + int(wrong.argmax())
-            raise DataError(f"{weight.column}, {told_row(row)}: {found}; {remedy}", row=row, column=weight.column)
+            raise DataError(
+                f"{weight.column}, {told_row(row)}: {found}; {describe_remedies(remedies)}",
+                row=row,
+                column=weight.column,
+            )
     if count is not None:
         count.add_numbers(numbers)
     return weight.encode(numbers)
+
+
+def weight_faults(
+    weight: RowWeight, numbers: NDArray[np.float64]
+) -> Iterator[tuple[NDArray[np.bool_], str, tuple[Remedy, ...]]]:
+    """Yield which of a column's numbers, NaN where missing, are no weights, what they are, and the remedies."""
+    mend = (Remedy(deletes=True), *write_anew("write what the row weighs"))
+    yield np.isnan(numbers), "nothing where a weight must stand", mend
+    yield numbers < 0, "a weight below 0", mend
+    if not weight.clips:
+        clipping = {"column": weight.column, "most": float(weight.most), "above": "clip"}
+        yield (
+            numbers > float(weight.most),
+            f"a weight above the most, {weight.most:f}",
+            (Remedy({"weight": clipping}, "schema", how="to count it as the most"), *mend),
+        )
 
 
 def encode_finely(

@@ -36,7 +36,7 @@ from training.rows.sources.folders import FolderTable, open_table
 from training.rows.sources.sniff import first_lines, form_of
 from training.rows.tables.cell_tests import NO_CLASS, NOTHING, OF_ANSWERS, CellTests, Remedies, of_type
 from training.rows.tables.column_counts import PARTS, TRIM, ColumnCount, counts_of, find_misfit
-from training.rows.tables.data import read_classes, read_codes, spell_numbers
+from training.rows.tables.data import read_classes, read_codes, spell_numbers, weight_faults
 from training.rows.tables.nobody_rows import DELETE, describe_nobody
 from training.rows.tables.remedies import Remedy, Unsaid, describe_remedies, remedies_from_json, write_anew
 
@@ -309,9 +309,9 @@ class _Look:
     def _read(self, feature: Feature, rows: Sequence[int], column: pa.Array) -> None:
         count, written = self.counts[feature.name], self._schema.written_as(feature.name)
         if self._schema.weight is not None and feature.name == self._schema.weight.column:
-            for wrong, found, remedy in self._schema.weight.faults(read_numbers(column, written)):
+            for wrong, found, remedies in weight_faults(self._schema.weight, read_numbers(column, written)):
                 for place in np.flatnonzero(wrong).tolist():
-                    self._note_cell(feature.name, found, remedy, rows, place)
+                    self._note_cell(feature.name, found, remedies, rows, place)
         read_codes(feature, column, written, count if count.feature is feature else None)
 
     def _answer(self, target: Target, rows: Sequence[int], column: pa.Array) -> None:
