@@ -22,7 +22,6 @@ from serving.http.rights import LISTED, READS
 from serving.http.routes import Door, access, in_thread, state
 from serving.pages.datasets import every_dataset
 from serving.pages.parts.ui import form_fields, page, see_other
-from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query
 
 HTML = "text/html"
@@ -79,17 +78,13 @@ async def forget(request: Request) -> Response:
 
 async def _show(request: Request, problem: DpserveError | None = None) -> Response:
     found = await in_thread(admitted.shown, state(request).home, request.path_params["learner"])
-    words, status = ("", 200) if problem is None else (problem.message, status_of(problem))
-    return page(
-        request, "learner.html", status=status, found=found, problem=words, steward=access(request).may("steward")
-    )
+    return page(request, "learner.html", refusal=problem, found=found, steward=access(request).may("steward"))
 
 
 async def _page(request: Request, typed: dict[str, str], problem: DpserveError | None = None) -> Response:
     context = await in_thread(_context, state(request).home, access(request))
-    words, status = ("", 200) if problem is None else (problem.message, status_of(problem))
     form = {**dict.fromkeys(FIELDS, ""), **typed}
-    return page(request, "learners.html", status=status, form=form, problem=words, **context)
+    return page(request, "learners.html", refusal=problem, form=form, **context)
 
 
 def _context(home: Home, rights: Access) -> dict[str, Any]:

@@ -226,8 +226,9 @@ def show_trail(
     """
     requests = (line for line in lines(Home.open().path) if name is None or line.get("token") == name)
     newest = list(islice(requests, last))[::-1]
-    rows = [("TIME", "TOKEN", "STATUS", "REQUEST", "ABOUT")]
+    rows = [("TIME", "TOKEN", "STATUS", "REQUEST", "ABOUT", "WHY")]
     for line in newest:
         cell = {field: "-" if value is None else value for field, value in line.items()}
-        rows.append((cell["time"], cell["token"], cell["status"], f"{cell['method']} {cell['route']}", cell["about"]))
+        request, why = f"{cell['method']} {cell['route']}", f"{cell.get('code', '')} {cell.get('reason', '')}".rstrip()
+        rows.append((cell["time"], cell["token"], cell["status"], request, cell["about"], why))
     show(json, {"requests": newest}, align_columns(rows))

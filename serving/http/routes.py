@@ -32,7 +32,7 @@ from serving.process.config.limits import meter
 from serving.process.prices import REQUEST, PriceRequest, run_for_request
 from serving.process.state import ServingState
 from serving.process.tokens import bearer, digest
-from serving.process.watch.access_log import ABOUT, ASKING, trail
+from serving.process.watch.access_log import ABOUT, ASKING, REFUSAL, note_refusal, trail
 from serving.process.watch.metrics import count_request, known_method, route_of
 from serving.wire import work_time
 from serving.wire.errors import ClientGone, NotReady, TakesTooLong, Unauthorized, error_response, in_protocol
@@ -267,6 +267,7 @@ class Doors:
         """Return the error as an answer: a page where a page was asked for, a redirect to the login where there is no
         session.
         """
+        note_refusal(error)
         response = error_response(error)
         if scope["path"].startswith(PROTOCOL):
             return in_protocol(response)
@@ -360,4 +361,4 @@ def _record(scope: Scope, status: int | None) -> None:
     if about is None and status is not None and status < 400:  # else there may be nothing of that name
         about = next(iter(scope.get("path_params", {}).values()), None)
     name, route = None if token is None else token.name, None if door is None else door.path
-    trail(home).write(name, scope["method"], route, status, about)
+    trail(home).write(name, scope["method"], route, status, about, scope.get(REFUSAL))

@@ -10,6 +10,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from accountant.errors import WrongState
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.outside import describe_charges
@@ -20,7 +21,6 @@ from serving.http.routes import Door, access, in_thread, state
 from serving.pages.job_form import STALE, body_of
 from serving.pages.parts.commands import command
 from serving.pages.parts.ui import form_fields, page, see_other
-from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query, strict_json
 from training.datasets import decisions
 from training.requests import ChargeRequest
@@ -53,10 +53,10 @@ async def submit(request: Request) -> Response:
     try:
         body = _body(fields)
         if fields[PRICED] != _digest(body):
-            return await _form(request, fields, 409, STALE)
+            return await _form(request, fields, WrongState(STALE))
         await in_thread(decisions.charge, state(request).home, name, ChargeRequest.of(body), by)
     except DpserveError as error:
-        return await _form(request, fields, status_of(error), error.message)
+        return await _form(request, fields, error)
     return see_other(f"/ui/datasets/{name}#elsewhere")
 
 
@@ -78,13 +78,13 @@ def _digest(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(orjson.dumps(body, default=str, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-async def _form(request: Request, fields: Mapping[str, str], status: int = 200, problem: str = "") -> Response:
+async def _form(request: Request, fields: Mapping[str, str], problem: DpserveError | None = None) -> Response:
     home, name = state(request).home, request.path_params["name"]
     dataset = await in_thread(home.ledger.dataset, name)
     charges = await in_thread(describe_charges, home.ledger, dataset)
     form = dict.fromkeys(FIELDS, "") | {name: text for name, text in fields.items() if name != PRICED}
     return page(
-        request, "charge_new.html", status=status, name=name, form=form, problem=problem, kinds=KINDS[:-1],
+        request, "charge_new.html", refusal=problem, name=name, form=form, kinds=KINDS[:-1],
         unit=dataset.registration.unit.name, grown=dataset.last is not None,
         apart=charges.get("delta"),
         price=await in_thread(_price, home, name, form, access(request).principal),

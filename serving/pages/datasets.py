@@ -34,7 +34,6 @@ from serving.pages.parts.burndown import Point, by_model, history
 from serving.pages.parts.ui import form_fields, page, see_other
 from serving.process.config.settings import ServerSettings
 from serving.wire import lists
-from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query, query_int
 from training.datasets.drafts.sample import sample_folder
 from training.measuring.profile.release import profiles_of
@@ -142,10 +141,7 @@ async def dataset(request: Request) -> Response:
 async def _dataset_page(request: Request, problem: DpserveError | None = None) -> Response:
     before = query_int(request, "before", MAX_BLOCKS + 1, 2, MAX_BLOCKS + 1)
     context = await in_thread(_dataset, state(request).home, request.path_params["name"], access(request), before)
-    message = "" if problem is None else problem.message
-    return page(
-        request, "dataset.html", status=200 if problem is None else status_of(problem), **context, problem=message
-    )
+    return page(request, "dataset.html", refusal=problem, **context)
 
 
 async def change_budget(request: Request) -> Response:

@@ -21,7 +21,6 @@ from serving.pages.datasets import every_dataset, offers
 from serving.pages.parts.ui import FORM, form_fields, page, parse_form, see_other
 from serving.process.config.settings import ServerSettings
 from serving.rest.drafts import find_draft, groups_of, new_draft, start_check, start_registration
-from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query, query_text, read_body
 from training.datasets.drafts.appending import require_records
 from training.datasets.drafts.columns import MARKS, PATTERNS, ROLES, THOUSANDS, ColumnGroup, read_lines, write_lines
@@ -69,9 +68,8 @@ async def _list(request: Request, problem: DpserveError | None = None) -> Respon
     by, settings = access(request).principal, ServerSettings()
     drafts = [draft for draft in await in_thread(_store(request).all) if draft.by == by]
     return page(
-        request, "drafts.html", status=200 if problem is None else status_of(problem), drafts=drafts[::-1],
+        request, "drafts.html", refusal=problem, drafts=drafts[::-1],
         folders=[str(folder) for folder in settings.folders], **offers(),
-        problem="" if problem is None else problem.message,
     )  # fmt: skip
 
 
@@ -156,7 +154,7 @@ async def _page(
         total = await in_thread(state(request).home.ledger.dataset, registered)
         context["first"] = f"{(Decimal(total.budget.epsilon) / 10).normalize():f}"
         context["targets"] = total.registration.targets
-    return page(request, "draft.html", status=200 if problem is None else status_of(problem), **context)
+    return page(request, "draft.html", refusal=problem, **context)
 
 
 def _control_values(group: ColumnGroup, answers: dict[tuple[str, ...], dict[str, Any]]) -> dict[str, str]:

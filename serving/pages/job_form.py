@@ -15,14 +15,21 @@ from typing import Any
 import orjson
 
 from accountant.access.grants import Access
-from accountant.errors import BudgetRefused, Forbidden, IdempotencyConflict, RowsUnavailable, SchemaError
+from accountant.errors import (
+    BudgetRefused,
+    Forbidden,
+    IdempotencyConflict,
+    RowsUnavailable,
+    SchemaError,
+    WrongState,
+)
 from accountant.home import Home
 from accountant.ledger import learner_admissions
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.learner_admissions import OUTSIDE, VOUCHED
 from accountant.system import extensions
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import DpserveError, InputError
 from models.features.reading import READING
 from serving.http.routes import in_thread
 from serving.operations import Caller
@@ -31,7 +38,7 @@ from serving.operations.jobs import plan_job, submit_job
 from serving.pages.datasets import every_dataset
 from serving.pages.parts.blocks import windows
 from serving.pages.parts.commands import job_command
-from serving.wire.errors import TakesTooLong, status_of
+from serving.wire.errors import TakesTooLong
 from training.learners.docs import learners_to_json
 from training.planning.plans import fitting_learners
 from training.requests import JobRequest
@@ -215,7 +222,7 @@ class Sent:
 
     job: int | None
     key: str = ""
-    status: int = 200
+    refusal: DpserveError | None = None
     problem: str = ""
 
 
@@ -224,12 +231,12 @@ def send(home: Home, form: Form, priced: str, key: str, rights: Access) -> Sent:
     rights.require("train", dataset=form["dataset"])
     try:
         if priced != form.digest:
-            return Sent(None, key or uuid.uuid4().hex, 409, STALE)
+            return Sent(None, key or uuid.uuid4().hex, WrongState(STALE), STALE)
         asked = JobRequest.of({**form.body, "idempotency_key": key or None})
         return Sent(serve(submit_job, Caller(home, rights), body=asked)["job"])
     except IdempotencyConflict as error:
-        return Sent(None, uuid.uuid4().hex, status_of(error), SENT)
+        return Sent(None, uuid.uuid4().hex, error, SENT)
     except BudgetRefused as refused:
-        return Sent(None, key, status_of(refused))  # the price beside the form tells it
+        return Sent(None, key, refused)  # the price beside the form tells it
     except (InputError, Forbidden) as error:
-        return Sent(None, key, status_of(error), error.message)
+        return Sent(None, key, error, error.message)

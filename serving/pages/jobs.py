@@ -20,6 +20,7 @@ from accountant.ledger.entry_search import Wanted, search
 from accountant.ledger.families.job_kinds import Profile, kind_of
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.families.records import ISSUED, PUBLIC_STATES
+from dpserve_verify.errors import DpserveError
 from models.answers import report as answer_report
 from models.profile import report
 from models.store.versions import versions_by_entry
@@ -148,11 +149,13 @@ async def new(request: Request) -> Response:
     return await _form(request, Form.of(request.query_params.multi_items()), key)
 
 
-async def _form(request: Request, form: Form, key: str, status: int = 200, problem: str = "") -> Response:
+async def _form(
+    request: Request, form: Form, key: str, refusal: DpserveError | None = None, problem: str = ""
+) -> Response:
     home, rights = state(request).home, access(request)
     context = await in_thread(view, home, form, rights)
     price = await price_of(home, form, rights, partial(with_prices, request))
-    return page(request, "job_new.html", status=status, **context, form=form, key=key, price=price, problem=problem)
+    return page(request, "job_new.html", refusal=refusal, **context, form=form, key=key, price=price, problem=problem)
 
 
 async def price(request: Request) -> Response:
@@ -185,7 +188,7 @@ async def submit(request: Request) -> Response:
     sent = await with_prices(request, send, state(request).home, form, fields.get("priced", ""), key, access(request))
     if sent.job is not None:
         return see_other(f"/ui/jobs/{sent.job}")
-    return await _form(request, form, sent.key, sent.status, sent.problem)
+    return await _form(request, form, sent.key, sent.refusal, sent.problem)
 
 
 DOORS = (

@@ -22,7 +22,6 @@ from models.store.noted import change_note
 from models.store.renewal import renew_proofs
 from serving.http.routes import Door, access, in_thread, state
 from serving.pages.parts.ui import form_fields, page, see_other
-from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query
 
 HTML = "text/html"
@@ -86,10 +85,7 @@ async def _keys_page(request: Request, problem: DpserveError | None = None) -> R
         {"role": row.role, "keyid": row.keyid, "first": row.first, "until": row.until, "state": row.ended or "good"}
         for row in sorted(rows, key=lambda row: (row.role, row.first), reverse=True)
     ]
-    return page(
-        request, "keys.html", status=200 if problem is None else status_of(problem), keys=keys,
-        size=await in_thread(home.ledger.log.size), problem="" if problem is None else problem.message,
-    )  # fmt: skip
+    return page(request, "keys.html", refusal=problem, keys=keys, size=await in_thread(home.ledger.log.size))
 
 
 async def change_keys(request: Request) -> Response:

@@ -28,7 +28,6 @@ from serving.http.routes import Door, in_thread, state
 from serving.pages.parts.entry_text import LABELS, describe
 from serving.pages.parts.ui import page, see_other
 from serving.wire import lists
-from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query, query_text
 
 HTML = "text/html"
@@ -82,14 +81,13 @@ async def entries(request: Request) -> Response:
         "kinds": LABELS,
         "found": (),
         "pager": (None, None),
-        "problem": "",
     }
     database = home.ledger.log.database
     context["datasets"] = (await in_thread(dataset_names, database))[:MAX_NAMES]
     try:
         matches = await in_thread(search, database, terms.to_wanted(), before, PAGE)
     except (InputError, UnknownName) as error:
-        return page(request, "ledger.html", status=status_of(error), **{**context, "problem": error.message})
+        return page(request, "ledger.html", refusal=error, **context)
     context |= {
         "found": [describe(entry) for entry in matches.entries],
         "ledger": matches,

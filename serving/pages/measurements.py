@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.access.grants import ASKING
-from accountant.errors import BudgetRefused, Forbidden, IdempotencyConflict
+from accountant.errors import BudgetRefused, Forbidden, IdempotencyConflict, WrongState
 from dpserve_verify.errors import DpserveError, InputError
 from serving.http.rights import NAMED, seen_models
 from serving.http.routes import Door, access, require_dataset, state, with_prices
@@ -25,7 +25,7 @@ from serving.pages.parts.commands import command
 from serving.pages.parts.ui import form_fields, page, see_other
 from serving.rest import measurements
 from serving.rest.measurements import Measurement, require_measurable
-from serving.wire.errors import TakesTooLong, status_of
+from serving.wire.errors import TakesTooLong
 
 HTML = "text/html"
 BESIDE = ("idempotency_key", "priced")
@@ -93,7 +93,7 @@ async def new(request: Request, kind: Kind) -> Response:
 
 
 async def _form(
-    request: Request, kind: Kind, fields: Mapping[str, str], status: int = 200, problem: str = ""
+    request: Request, kind: Kind, fields: Mapping[str, str], refusal: DpserveError | None = None, **words: Any
 ) -> Response:
     serving, rights = state(request), access(request)
     lines = seen_models(rights, serving.registry.to_json(), serving.registry)
@@ -106,7 +106,7 @@ async def _form(
         **fields,
     }
     return page(
-        request, "measure_new.html", status=status, kind=kind, others=others, problem=problem,
+        request, "measure_new.html", refusal=refusal, kind=kind, others=others, **words,
         form=form, price=await _price(request, kind, _body(kind, form)),
         key=fields.get("idempotency_key") or uuid.uuid4().hex,
     )  # fmt: skip
@@ -119,17 +119,17 @@ async def submit(request: Request, kind: Kind) -> Response:
     if body.get("dataset"):
         await require_dataset(request, ASKING, str(body["dataset"]))
     if fields["priced"] != _digest(body):
-        return await _form(request, kind, fields, 409, STALE)
+        return await _form(request, kind, fields, WrongState(STALE))
     try:
         asked = kind.measurement.request.of({**body, "idempotency_key": fields["idempotency_key"] or None})
         rights = await require_measurable(request, asked)
         job = await with_prices(request, kind.measurement.reserve, state(request).home, asked, rights.principal)
     except IdempotencyConflict as error:
-        return await _form(request, kind, {**fields, "idempotency_key": ""}, status_of(error), SENT)
+        return await _form(request, kind, {**fields, "idempotency_key": ""}, error, problem=SENT)
     except BudgetRefused as refused:
-        return await _form(request, kind, fields, status_of(refused))  # the price beside the form tells it
+        return await _form(request, kind, fields, refused, problem="")  # the price beside the form tells it
     except (InputError, Forbidden) as error:
-        return await _form(request, kind, fields, status_of(error), error.message)
+        return await _form(request, kind, fields, error)
     return see_other(f"/ui/jobs/{job['job']}")
 
 

@@ -37,7 +37,7 @@ from serving.process.state import ServingState
 from serving.rest import files
 from serving.rest.models import format_json
 from serving.wire import lists
-from serving.wire.errors import json_response, status_of
+from serving.wire.errors import json_response
 from serving.wire.request_bodies import known_query, query_int, query_text
 
 PAGE = 50
@@ -218,7 +218,7 @@ def _not_served(request: Request, reference: str, versions: list[dict[str, Any]]
         "command": error.details.get("command"),
         "places_it": _may_promote(request),
     }
-    return page(request, "models_broken.html", status=status_of(error), **about)
+    return page(request, "models_broken.html", refusal=error, **about)
 
 
 def _may_promote(request: Request) -> bool:

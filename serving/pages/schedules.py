@@ -19,7 +19,6 @@ from serving.pages.datasets import every_dataset
 from serving.pages.job_form import body_of
 from serving.pages.parts.ui import form_fields, page, see_other
 from serving.wire import lists
-from serving.wire.errors import status_of
 from serving.wire.list_parts import Part
 from training.requests import ScheduleRequest
 from training.requests.base import request_fields
@@ -59,12 +58,9 @@ async def _page(
         except DpserveError as error:
             problem = error
     context = await with_prices(request, _context, who, part)
-    status = 200 if problem is None else status_of(problem)
-    message = "" if problem is None else problem.message
     return page(
-        request, "schedules.html", status=status, typed=typed, preview=previewed, problem=message, periods=[*PERIODS],
-        **context,
-    )  # fmt: skip
+        request, "schedules.html", refusal=problem, typed=typed, preview=previewed, periods=[*PERIODS], **context
+    )
 
 
 def _context(who: Caller, part: Part) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from serving.operations.grants import GrantAnswer, TokenAnswer
 from serving.pages.parts.ui import form_fields, page, see_other
 from serving.process.tokens import new_token
 from serving.wire import lists
-from serving.wire.errors import status_of
 from serving.wire.list_parts import Part, cut_tokens
 from serving.wire.request_bodies import known_query
 
@@ -110,9 +109,8 @@ async def _page(
         "mine": caller(request).name,
         "scopes": MAY,
         "typed": typed or dict.fromkeys(("name", *SCOPES, *LIMITS), ""),
-        "problem": "" if problem is None else problem.message,
     }
-    return page(request, "tokens.html", status=200 if problem is None else status_of(problem), **context)
+    return page(request, "tokens.html", refusal=problem, **context)
 
 
 async def list_grants(request: Request) -> Response:
@@ -156,10 +154,8 @@ async def show_grant(request: Request) -> Response:
 
 async def _grant_page(request: Request, problem: DpserveError | None = None) -> Response:
     stops = await in_thread(grants.stops, state(request).home.ledger, path_number(request, "grant"))
-    say = "" if problem is None else problem.message
-    status = 200 if problem is None else status_of(problem)
     mine = stops.grant.principal == access(request).principal
-    return page(request, "grant.html", status=status, found=stops, may_do=MAY, mine=mine, problem=say, now=grants.now())
+    return page(request, "grant.html", refusal=problem, found=stops, may_do=MAY, mine=mine, now=grants.now())
 
 
 async def end_grant(request: Request) -> Response:
@@ -193,7 +189,7 @@ async def _grants_page(request: Request, typed: Typed | None = None, problem: Dp
         "typed": typed or dict.fromkeys(GRANT_FIELDS, ""),
         "problem": "" if problem is None else problem.message,
     }
-    return page(request, "grants.html", status=200 if problem is None else status_of(problem), **context)
+    return page(request, "grants.html", refusal=problem, **context)
 
 
 def _visible_grants(home: Home, rights: Access) -> list[Grant]:

@@ -113,6 +113,13 @@ STATUS: dict[type[DpserveError], int] = {
 HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
+def code_of(error: Exception) -> str:
+    """Return the code of any exception, as its answer says it."""
+    if isinstance(error, DpserveError):
+        return error.code
+    return HTTP_CODES.get(error.status_code, "http_error") if isinstance(error, HTTPException) else "internal"
+
+
 def status_of(error: DpserveError) -> int:
     """Return the HTTP status of an error: that of its nearest ancestor in STATUS."""
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
@@ -140,11 +147,10 @@ def error_response(error: Exception) -> Response:
             headers["Retry-After"] = str(error.details["retry_after"])
         return json_response(error.to_json(), status_of(error), headers)
     if isinstance(error, HTTPException):
-        code = HTTP_CODES.get(error.status_code, "http_error")
         headers = dict(error.headers or {})
-        return json_response(shape(code, error.detail), error.status_code, headers)
+        return json_response(shape(code_of(error), error.detail), error.status_code, headers)
     LOG.error("unexpected %s", type(error).__name__, exc_info=error)
-    return json_response(shape("internal", "an unexpected error; the server's log has it"), 500)
+    return json_response(shape(code_of(error), "an unexpected error; the server's log has it"), 500)
 
 
 def shape(code: str, message: str) -> dict[str, Any]:

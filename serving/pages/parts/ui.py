@@ -21,12 +21,14 @@ from accountant.access.grants import Access
 from accountant.access.tokens import SCOPES, Token
 from accountant.ledger.families.left import left_words, room_words, windows_words
 from accountant.system import extensions
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.privacy.budget import percent_words
 from models.worth.words import short_figures
 from serving.http.rights import JOBS, READS
 from serving.pages.parts import static_files
 from serving.pages.parts.places import Place
+from serving.process.watch.access_log import note_refusal
+from serving.wire.errors import status_of
 from serving.wire.request_bodies import read_body
 from training.learners.job_words import IN_CAMPAIGN, STATES, short_reason
 
@@ -125,14 +127,23 @@ def _environment() -> Environment:
 TEMPLATES = _environment()
 
 
-def page(request: Request, template: str, *, status: int = 200, **context: Any) -> Response:
-    """Render a template as a page for the caller alone: no cache may keep it."""
+def page(
+    request: Request, template: str, *, status: int = 200, refusal: DpserveError | None = None, **context: Any
+) -> Response:
+    """Render a template as a page for the caller alone: no cache may keep it. `refusal`: why what was asked for was not
+    done: the page has its status, its words as `problem`, and the trail has its code.
+    """
+    if refusal is not None:
+        note_refusal(refusal)
+        status = status_of(refusal)
     token: Token | None = request.scope.get("dpserve.token")
     access: Access | None = request.scope.get("dpserve.access")
     path = request.url.path
     frame = {"token": token, "places": places(access), "here": path, "may": _may(access)}
     frame |= {"help": next((f"/docs/{at}" for start, at in HELP if path.startswith(start)), "/docs")}
-    text = TEMPLATES.get_template(template).render({"status": status, **frame, **context})
+    text = TEMPLATES.get_template(template).render(
+        {"status": status, "problem": "" if refusal is None else refusal.message, **frame, **context}
+    )
     return HTMLResponse(text, status, headers={"Cache-Control": "no-store", "Vary": "Cookie"})
 
 

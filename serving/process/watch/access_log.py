@@ -1,8 +1,9 @@
 """Who asked for what: one line of JSON for every request, in the home's `logs/access.jsonl`.
 
 Time to the second, the token's name, the method, the route as the documentation spells it, the status, and the model or
-dataset that was asked for where there is one of that name. No body, no address, no query, no time that it took. A line
-is written before the answer goes out: what cannot be written is not answered.
+dataset that was asked for where there is one of that name; of what was refused also the error's code, and whether a
+budget or a quota did not admit it. No body, no address, no query, no time that it took. A line is written before the
+answer goes out: what cannot be written is not answered.
 
 All workers append to one file; a line is one write, so that none tears another. At its size the file becomes
 `access.1.jsonl`, that one `access.2.jsonl`, and the last of them goes.
@@ -23,11 +24,12 @@ from typing import Any
 
 import orjson
 
+from accountant.errors import BudgetRefused
 from accountant.home import local
 from dpserve_verify.system.files import locked
 from serving.process.config.settings import ServerSettings
 from serving.process.watch.trail_lines import path_of
-from serving.wire.errors import NotReady
+from serving.wire.errors import NotReady, code_of
 
 LOG = logging.getLogger("dpserve.serving")
 BLOCK = 1 << 16
@@ -37,7 +39,7 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 # The request that is being answered: threads that work for it are handed the same scope.
 ASKING: ContextVar[MutableMapping[str, Any] | None] = ContextVar("dpserve.asking", default=None)
-ABOUT = "dpserve.about"
+ABOUT, REFUSAL = "dpserve.about", "dpserve.refusal"
 
 
 def note_subject(name: str) -> None:
@@ -47,6 +49,15 @@ def note_subject(name: str) -> None:
         scope[ABOUT] = name
 
 
+def note_refusal(error: Exception) -> None:
+    """Note why the request is refused: the error's code, which is for programs, and whose room a job did not fit in."""
+    scope = ASKING.get()
+    if scope is not None:
+        scope[REFUSAL] = {"code": code_of(error)}
+        if isinstance(error, BudgetRefused):
+            scope[REFUSAL]["reason"] = error.details["reason"]
+
+
 class Trail:
     """The file that this process appends to. `most`: bytes after which it is put aside; `files`: how many are kept."""
 
@@ -54,9 +65,19 @@ class Trail:
         self._folder, self._most, self._files = folder, most, files
         self._second, self._time, self._file = 0, "", -1
         self._refused: Counter[tuple[str | None, int | None]] = Counter()
+        self._logged = 0
 
-    def write(self, token: str | None, method: str, route: str | None, status: int | None, about: str | None) -> None:
-        """Write one line. Raises NotReady where it cannot be written.
+    def write(
+        self,
+        token: str | None,
+        method: str,
+        route: str | None,
+        status: int | None,
+        about: str | None,
+        refusal: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write one line. `refusal`: as `note_refusal` noted it; of a token's requests the server's log has it too, at
+        most MAX_REFUSED times a second. Raises NotReady where the line cannot be written.
 
         Nobody drives the lines of others out of the trail: what costs a stranger, or a token above its limit, nothing
         to ask is written MAX_REFUSED times a second, and then summed in one line with `times`.
@@ -68,7 +89,14 @@ class Trail:
                 self._refused[token, status] += 1
                 if self._refused[token, status] > MAX_REFUSED:
                     return
-            self._append({"token": token, "method": method, "route": route, "status": status, "about": about})
+            line = {"token": token, "method": method, "route": route, "status": status, "about": about}
+            if status is None or status < 400 or refusal is None:
+                self._append(line)
+                return
+            self._append({**line, **refusal})
+            self._logged += token is not None
+            if token is not None and self._logged <= MAX_REFUSED:
+                LOG.info("refused: %s %s of %s: %d %s", method, route, token, status, " ".join(refusal.values()))
         except OSError as error:
             LOG.error("the audit trail cannot be written: %s", errno.errorcode.get(error.errno or 0, "OSError"))
             raise NotReady("the audit trail cannot be written; the server's log says why") from None
@@ -91,6 +119,7 @@ class Trail:
         now = int(time.time())
         if now == self._second:
             return
+        self._logged = 0
         if self._refused:
             self._sum_up()
         self._time = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))

@@ -17,6 +17,7 @@ from serving.app import DOORS
 from serving.cli.app import run
 from serving.cli.backends.user import this_user
 from serving.process.tokens import new_token
+from serving.process.watch.trail_lines import lines
 
 WORTH, PROFILE = "/v1/evaluations", "/v1/profiles"
 
@@ -46,6 +47,8 @@ def test_what_both_cost_together_stays_within_the_quota(site):
         refused = site.bear(ann, "POST", path, json=body)
         assert code(refused) == (403, "budget_refused")
         assert refused.json()["error"]["details"]["reason"] == "quota"
+        line = next(lines(site.home.path))  # of the trail, which says why
+        assert (line["token"], line["status"], line["code"], line["reason"]) == ("ann", 403, "budget_refused", "quota")
     assert site.bear(ann, "POST", WORTH, json=worth("0.2")).status_code == 202
     small = {"dataset": "adult", "epsilon": "0.2", "delta": "0"}
     assert code(site.bear(ann, "POST", PROFILE, json=small)) == (403, "budget_refused")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import re
 import subprocess
@@ -17,10 +18,12 @@ from small_home import dpserve
 from starlette.responses import JSONResponse
 
 from accountant.access.tokens import Limits
+from accountant.errors import BudgetRefused
 from serving.http.routes import Door, in_thread
 from serving.pages import login
+from serving.pages.parts.ui import page
 from serving.process.watch import access_log
-from serving.process.watch.access_log import Trail, note_subject
+from serving.process.watch.access_log import MAX_REFUSED, Trail, note_subject
 from serving.process.watch.trail_lines import lines, path_of
 from serving.wire.errors import ClientGone, NotReady
 
@@ -47,7 +50,13 @@ async def broken(_request):
     raise ZeroDivisionError(SECRET)
 
 
+async def full(request):
+    refusal = BudgetRefused(SECRET, reason="quota", asked=SECRET)
+    return page(request, "error.html", refusal=refusal, title="", message="", code="")
+
+
 DOORS = (
+    Door("GET", "/ui/full", ("audit",), full, "a page that tells a refusal"),
     Door("POST", "/predict", ("predict",), model, "predict"),
     Door("GET", "/v1/datasets/{name}", ("audit",), named, "a dataset"),
     Door("GET", "/v1/gone", ("audit",), gone, "hung up"),
@@ -70,7 +79,8 @@ def written(site):
     """The newest line, without its time, whose form is looked at."""
     found = next(lines(site.home.path))
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", found.pop("time"))
-    assert list(found) == ["token", "method", "route", "status", "about"]
+    assert list(found)[:5] == ["token", "method", "route", "status", "about"]
+    assert set(list(found)[5:]) <= {"code", "reason"}
     return tuple(found.values())
 
 
@@ -94,10 +104,10 @@ def test_model_that_a_body_names(site):
     ("method", "path", "line"),
     [
         ("GET", f"/v1/datasets/{SECRET}?{SECRET}", ("auditor", "GET", "/v1/datasets/{name}", 404, None)),
-        ("GET", f"/{SECRET}", ("auditor", "GET", None, 404, None)),
-        ("DELETE", "/predict", ("auditor", "DELETE", None, 405, None)),
-        ("BREW", "/predict", ("auditor", "other", None, 405, None)),
-        ("GET", "/v1/broken", ("auditor", "GET", "/v1/broken", 500, None)),
+        ("GET", f"/{SECRET}", ("auditor", "GET", None, 404, None, "not_found")),
+        ("DELETE", "/predict", ("auditor", "DELETE", None, 405, None, "method_not_allowed")),
+        ("BREW", "/predict", ("auditor", "other", None, 405, None, "method_not_allowed")),
+        ("GET", "/v1/broken", ("auditor", "GET", "/v1/broken", 500, None, "internal")),
     ],
 )
 def test_nothing_that_the_client_made_up(site, method, path, line):
@@ -108,16 +118,32 @@ def test_nothing_that_the_client_made_up(site, method, path, line):
 
 def test_who_is_refused_is_written_too(site):
     assert site.ask("GET", "/v1/datasets/adult").status_code == 401
-    assert written(site) == (None, "GET", None, 401, None)
+    assert written(site) == (None, "GET", None, 401, None, "unauthorized")
     other = site.token("other", "predict")
     assert site.bear(other, "GET", "/v1/datasets/adult").status_code == 403
-    assert written(site) == ("other", "GET", "/v1/datasets/{name}", 403, None)
+    assert written(site) == ("other", "GET", "/v1/datasets/{name}", 403, None, "forbidden")
     few = site.token("few", "audit", limits=Limits(per_day=1))
     assert [site.bear(few, "GET", "/v1/datasets/adult").status_code for _ in range(2)] == [200, 429]
-    assert written(site) == ("few", "GET", None, 429, None)
+    assert written(site) == ("few", "GET", None, 429, None, "too_many_requests")
     headers = {"Cookie": f"dpserve={site.secret}", "Sec-Fetch-Site": "cross-site"}
     assert site.ask("GET", "/v1/datasets/adult", headers).status_code == 403
-    assert written(site) == ("auditor", "GET", None, 403, None)
+    assert written(site) == ("auditor", "GET", None, 403, None, "cross_site")
+
+
+def test_why_is_written_and_logged_by_code_alone(site, caplog):
+    caplog.set_level(logging.INFO, "dpserve")
+    access_log.trail(site.home.path)._second = 0  # as if the second of earlier refusals were over
+    for _ in range(60):
+        assert site.bear(site.secret, "GET", "/ui/full").status_code == 403
+        assert written(site) == ("auditor", "GET", "/ui/full", 403, None, "budget_refused", "quota")
+    line = "refused: GET /ui/full of auditor: 403 budget_refused quota"
+    assert {record.getMessage() for record in caplog.records} == {line}
+    seconds = {time["time"] for time in lines(site.home.path)}
+    assert MAX_REFUSED <= len(caplog.records) <= MAX_REFUSED * len(seconds)
+    assert SECRET not in path_of(site.home.path / "logs", 0).read_text()
+    site.ask("GET", "/ui/full", {"Accept": "application/json"})
+    assert len(caplog.records) <= MAX_REFUSED * (len(seconds) + 1)
+    assert not any("unauthorized" in record.getMessage() for record in caplog.records)  # no stranger fills the log
 
 
 def test_login_is_written_with_who_came_in(site):
@@ -278,10 +304,10 @@ def test_command_shows_the_newest(site):
     assert [line["status"] for line in json.loads(found.stdout)["requests"]] == [200, 429]
     shown = dpserve(home, "token", "trail", "--name", "shown")
     assert [line.split()[1:] for line in shown.stdout.splitlines()] == [
-        ["TOKEN", "STATUS", "REQUEST", "ABOUT"],
+        ["TOKEN", "STATUS", "REQUEST", "ABOUT", "WHY"],
         ["shown", "200", "GET", "/v1/datasets/{name}", "adult"],
         ["shown", "200", "GET", "/v1/datasets/{name}", "adult"],
-        ["shown", "429", "GET", "-", "-"],
+        ["shown", "429", "GET", "-", "-", "too_many_requests"],
     ]
 
 
