@@ -299,7 +299,7 @@ serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. a
     training(datasets datasets/drafts kinds learners measuring/profile planning
     requests rows/schema) serving(http operations pages/parts process process/config process/watch rest wire)
 serving/pages/parts: dpserve_verify(. entries formats log privacy) accountant(. access home ledger ledger/families store
-    system) models(explain features forms worth) training(learners) serving(http process wire)
+    system) models(explain features forms worth) training(learners) serving(http process process/watch wire)
 serving/process: dpserve_verify(. certificates formats keys system) accountant(. access home keys ledger) models(store)
     serving(process/config process/watch process/workers wire)
 serving/process/config: dpserve_verify(. formats privacy system) accountant(access home system) serving(wire)

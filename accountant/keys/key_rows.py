@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from accountant.keys.private_keys import KeyStore
-from accountant.store.queries import Queries
+from accountant.store.queries import Queries, rows_of
 from accountant.store.tables import key_table, revoked_table
 from dpserve_verify.errors import KeyInvalid, LedgerInvalid
 from dpserve_verify.keys.trust import ROLES, IssuerKey, LogKey, PublicKeys, Role, fingerprint, load_public_pem
@@ -65,7 +65,7 @@ class Stated(Protocol):
 
 def rows(connection: Connection) -> list[KeyRow]:
     """Return every key, in the order they were added."""
-    return [KeyRow(*row) for row in connection.execute(_ALL, {})]
+    return [KeyRow(*row) for row in rows_of(connection, _ALL, {})]
 
 
 QUESTIONS: Queries = ((_ALL, {}), (_REVOKED, {}))  # of `rows` and of `revocations`
@@ -126,7 +126,7 @@ def revoke(connection: Connection, issued: int, seq: int) -> None:
 
 def revocations(connection: Connection) -> dict[int, int]:
     """Return the indices of `issued` entries whose certificates were revoked -> of the entries that say so."""
-    return {row.issued: row.seq for row in connection.execute(_REVOKED, {})}
+    return {row.issued: row.seq for row in rows_of(connection, _REVOKED, {})}
 
 
 def revoked_certificates(connection: Connection) -> frozenset[int]:

@@ -16,8 +16,8 @@ from sqlalchemy import ColumnElement, Connection, Text, cast, func, select
 
 from accountant.ledger.families.family_rows import load
 from accountant.store.entry_index import EntryIndex, entry_index
-from accountant.store.store import Store, body_at, size
-from accountant.store.tables import dataset_table, entry_table, job_table, token_table
+from accountant.store.store import Store, body_at, read_bodies, size
+from accountant.store.tables import entry_table, job_table, token_table
 from dpserve_verify.entries.kinds import FORMS
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import spell
@@ -60,11 +60,12 @@ def search(database: Store, wanted: Wanted, before: int | None = None, limit: in
     none, InputError for a kind that is none.
     """
     _checked(wanted)
-    with database.reading() as connection:
+    with database.sharing(), database.reading() as connection:
         count = size(connection)
         top = count if before is None else min(count, max(0, before))
         floor = max(0, top - MAX_ENTRIES_READ) if wanted.text else 0
         shown = _numbers(connection, database, wanted, range(floor, top), limit + 1)
+        read_bodies(connection, shown[:limit])
         entries = tuple(read_entry(number, body_at(connection, number)) for number in shown[:limit])
     if len(shown) > limit:
         return Found(entries, count, shown[limit - 1], shown[limit - 1])
@@ -111,12 +112,6 @@ class Walk:
             found = np.flatnonzero(np.logical_and.reduce(chosen)[:top])
             among = found[found > (-1 if self.after is None else self.after)].tolist()
         return among if self.after is not None else among[::-1]
-
-
-def dataset_names(database: Store) -> list[str]:
-    """Return the name of every dataset, sorted."""
-    with database.reading() as connection:
-        return sorted(connection.execute(select(dataset_table.c.name)).scalars())
 
 
 def _numbers(connection: Connection, database: Store, wanted: Wanted, among: range, most: int) -> list[int]:

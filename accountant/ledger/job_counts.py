@@ -15,7 +15,7 @@ from datetime import datetime
 from sqlalchemy import Connection, and_, func, select
 
 from accountant.ledger.families.records import ISSUED, PUBLIC_STATES, State
-from accountant.store.store import Store, body_at, stream
+from accountant.store.store import Store, body_at
 from accountant.store.tables import entry_table, job_table
 from dpserve_verify.log.entry import read_entry
 
@@ -36,21 +36,27 @@ class JobFigures:
         """Count, by (dataset, learner, state), the jobs that ever reached it. Monotone, as a counter must be."""
         with self._lock, database.reading() as connection:
             self._take(connection)
-            figures = self._passed.copy()
+            figures, ended = self._passed.copy(), []
             for seq, state in _states(connection, tuple(self._open)):
-                figures.update((*self._open[seq], passed) for passed in PUBLIC_STATES[state].passed)
+                reached = Counter((*self._open[seq], passed) for passed in PUBLIC_STATES[state].passed)
+                figures.update(reached)
+                if not PUBLIC_STATES[state].open:  # for good
+                    self._passed.update(reached)
+                    ended.append(seq)
+            for seq in ended:
+                del self._open[seq]
             return figures
 
     def _take(self, connection: Connection) -> None:
-        """Read every new job, and count for good those that have ended."""
+        """Read every new job, AT_ONCE in a statement: the first look alone has more than a few."""
         job, entry = job_table.c, entry_table.c
-        query = select(job.seq, job.dataset, entry.body).join(entry_table, entry.seq == job.seq)
-        for seq, dataset, body in stream(connection, query.where(job.seq > self._last).order_by(job.seq)):
-            self._open[seq], self._last = (dataset, str(json.loads(bytes(body))["learner"])), seq
-        for seq, state in list(_states(connection, tuple(self._open))):
-            if not PUBLIC_STATES[state].open:
-                job_key = self._open.pop(seq)
-                self._passed.update((*job_key, passed) for passed in PUBLIC_STATES[state].passed)
+        query = select(job.seq, job.dataset, entry.body).join(entry_table, entry.seq == job.seq).order_by(job.seq)
+        is_more = True
+        while is_more:
+            rows = connection.execute(query.where(job.seq > self._last).limit(AT_ONCE)).all()
+            for seq, dataset, body in rows:
+                self._open[seq], self._last = (dataset, str(json.loads(bytes(body))["learner"])), seq
+            is_more = len(rows) == AT_ONCE
 
 
 def _states(connection: Connection, jobs: Sequence[int]) -> Iterator[tuple[int, str]]:
@@ -77,12 +83,14 @@ def queue(database: Store, now: datetime) -> Queue:
     """Return the queue as it stands at `now`, a time with its zone."""
     job = job_table.c
     waiting = and_(job.state == State.RESERVED, job.queued == 1)
-    counted = select(func.count(), func.min(job.seq)).where(waiting)
+    counted = select(job.state, job.waiting, func.count(), func.min(job.seq))
+    counted = counted.where(waiting | (job.state == State.STARTED)).group_by(job.state, job.waiting)
     with database.reading() as connection:
-        length, oldest = connection.execute(counted).one()
-        running = connection.execute(select(func.count()).where(job.state == State.STARTED)).scalar_one()
-        by_reason = select(job.waiting, func.count()).where(waiting, job.waiting.is_not(None)).group_by(job.waiting)
-        left_by_reason: dict[str, int] = {str(why): count for why, count in connection.execute(by_reason)}
+        rows = connection.execute(counted).all()
+        running = sum(count for state, _, count, _ in rows if state == State.STARTED)
+        queued = [(why, count, first) for state, why, count, first in rows if state == State.RESERVED]
+        length, oldest = sum(count for _, count, _ in queued), min((first for _, _, first in queued), default=None)
+        left_by_reason = {str(why): count for why, count, _ in queued if why is not None}
         if oldest is None:
             return Queue(0, 0.0, running, left_by_reason)
         since = datetime.fromisoformat(read_entry(oldest, body_at(connection, oldest)).value["time"])

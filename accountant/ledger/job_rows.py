@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from accountant.errors import IdempotencyConflict, UnknownName, WrongState
-from accountant.ledger.families import block_rows
+from accountant.ledger.families import block_rows, dataset_sets
 from accountant.ledger.families.families import Started
 from accountant.ledger.families.job_kinds import Contribution, kind_of
 from accountant.ledger.families.records import (
@@ -24,8 +24,8 @@ from accountant.ledger.families.records import (
 from accountant.log.entries import Signed, TransparencyLog, Writer
 from accountant.log.newest import account_number
 from accountant.store import engines
-from accountant.store.queries import LATER, Queries
-from accountant.store.store import Store, body_at
+from accountant.store.queries import LATER, Queries, at_hand, rows_of
+from accountant.store.store import Store, body_at, read_bodies
 from accountant.store.tables import job_table
 from accountant.system.traces import CURRENT
 from dpserve_verify.errors import LedgerInvalid
@@ -34,6 +34,8 @@ from dpserve_verify.privacy.events import plan_from_json
 
 # Built once: building a statement costs more than running it.
 _JOB = select(job_table).where(job_table.c.seq == bindparam("at"))
+_JOBS = select(job_table).where(job_table.c.seq.in_(bindparam("seqs", expanding=True)))
+RUNNING = select(job_table.c.seq).where(job_table.c.state == State.STARTED).limit(1)
 _BY_KEY = select(job_table).where(
     job_table.c.analyst == bindparam("by"), job_table.c.idempotency_key == bindparam("at")
 )
@@ -125,10 +127,27 @@ def page(
 
 def read_job(connection: Connection, seq: int) -> Job:
     """Return the job of this number; UnknownName where there is none."""
-    row = connection.execute(_JOB, {"at": seq}).first()
-    if row is None:
+    rows = rows_of(connection, _JOB, {"at": seq})
+    if not rows:
         raise UnknownName(f"job={seq}: no such job", job=seq)
-    return job_of(row)
+    return job_of(rows[0])
+
+
+def read_in_sets(connection: Connection, jobs: Sequence[Job]) -> None:
+    """Read all that is asked to show these jobs, in a snapshot that is shared: their entries, the evaluations that were
+    reserved with them, and the datasets by the accounts and analysts that they were charged to.
+    """
+    known = at_hand(connection)
+    if known is None or not jobs:
+        return
+    entries = [entry for job in jobs for entry in (job.seq, job.seq + 1, job.issued) if entry is not None]
+    read_bodies(connection, entries)
+    behind = [job.seq + 1 for job in jobs]
+    known |= {(_JOB, seq): [] for seq in behind}
+    known |= {(_JOB, row.seq): [row] for row in connection.execute(_JOBS, {"seqs": behind})}
+    reserved = [read_entry(job.seq, body_at(connection, job.seq)).value for job in jobs]
+    names, parts = {entry["dataset"] for entry in reserved}, {entry.get("part") for entry in reserved}
+    dataset_sets.read_datasets(connection, names, {entry["by"] for entry in reserved}, parts)
 
 
 def oldest_queued(

@@ -21,11 +21,12 @@ from accountant.keys import key_rows
 from accountant.keys.private_keys import KeyStore
 from accountant.ledger import derived_entries, evaluations, family_changes, job_rows, learner_admissions, questions
 from accountant.ledger.admission import price_job, reserve
-from accountant.ledger.families import block_rows
+from accountant.ledger.families import block_rows, dataset_sets
 from accountant.ledger.families.families import Dataset, Started
 from accountant.ledger.families.family_rows import after, member, quotas
 from accountant.ledger.families.job_kinds import Evaluation
 from accountant.ledger.families.records import (
+    HOLDOUT,
     UNKNOWN_ROWS,
     Holding,
     Job,
@@ -46,9 +47,9 @@ from accountant.ledger.schedules import Period
 from accountant.log.entries import TransparencyLog, Writer
 from accountant.log.last_seen import HighWater
 from accountant.store import engines
-from accountant.store.queries import LATER, Queries, remembering
+from accountant.store.queries import LATER, Queries, remembering, rows_of
 from accountant.store.store import Store, body_at
-from accountant.store.tables import dataset_table, job_table
+from accountant.store.tables import job_table
 from dpserve_verify.errors import DpserveError, LedgerInvalid
 from dpserve_verify.formats.canonical import parse_decimal
 from dpserve_verify.formats.merkle import EMPTY_ROOT, leaf_hash
@@ -135,8 +136,8 @@ class Ledger:
 
     def datasets(self, analyst: str | None = None) -> list[Dataset]:
         """Load every dataset as it stands, by name, under the quotas of an `analyst`."""
-        with self.log.database.reading() as connection:
-            names = sorted(connection.execute(select(dataset_table.c.name)).scalars())  # by no database's locale
+        with self.log.database.sharing(), self.log.database.reading(dataset_sets.questions()) as connection:
+            names = dataset_sets.read_datasets(connection, None, (analyst,), (None, HOLDOUT))
             return [block_rows.load(connection, name, analyst) for name in names]
 
     def member(self, name: str) -> str:
@@ -387,6 +388,11 @@ class Ledger:
         """
         with self.log.database.reading() as connection:
             return job_rows.page(connection, dataset, state, issued, before, limit, seen)
+
+    def is_busy(self) -> bool:
+        """Return whether a job has started and not ended."""
+        with self.log.database.reading() as connection:
+            return bool(rows_of(connection, job_rows.RUNNING, {}))
 
     def reservation(self, seq: int) -> Entry:
         """Return the job's `reserved` entry, with the plan as it was reserved; UnknownName where there is no such

@@ -4,6 +4,7 @@ questions, and not one for each. Whoever asks more, or less, is answered all the
 
 from __future__ import annotations
 
+from accountant.keys import key_rows
 from accountant.ledger import job_rows, model_names
 from accountant.ledger.families import family_rows
 from accountant.store.queries import Queries
@@ -24,6 +25,11 @@ def about_job(seq: int, dataset: str, by: str) -> Queries:
         question_of_size(),
         *family_rows.questions(dataset, by),
     ]
+
+
+def about_jobs() -> Queries:
+    """List what is asked to show jobs, beside each of them."""
+    return [(job_rows.RUNNING, {}), *key_rows.QUESTIONS]
 
 
 def about_step(seq: int) -> Queries:

@@ -12,6 +12,7 @@ the database, gets LedgerInvalid and not what it asked for.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -266,7 +267,7 @@ class TransparencyLog:
     def __init__(self, database: Store, keys: KeyStore, origin: str, mark: HighWater) -> None:
         self.database, self.origin, self._keys, self._mark = database, origin, keys, mark
         self._newest, self._known, self._judge = Newest(mark.path.with_name(NEWEST)), Known(), Judge(mark.path)
-        self.behind = ""
+        self.behind, self._own = "", threading.local()
 
     @classmethod
     def open(cls, database: Store, keys: KeyStore, mark: HighWater) -> TransparencyLog:
@@ -374,24 +375,49 @@ class TransparencyLog:
 
     @contextmanager
     def signed(self, first: Queries = ()) -> Iterator[Signed]:
-        """Open a snapshot of what was signed. LedgerInvalid as `check_mark`; `first`: as for `Store.reading`."""
-        mark = self._mark.look()  # before the snapshot, or others may have raised it above that
-        with self.database.reading([store.edge(mark.size), *key_rows.QUESTIONS, *first]) as connection:
-            tree = store.Tree(connection, mark.size)
-            size, read = tree.size, tree.read
-            self.behind = version_fence.problem(connection, tree.kinds)
-            if size and mark.value is None:
-                raise LedgerInvalid("ledger: has entries, but the high-water mark beside the keys is gone")
-            mark.check(size, read)
-            if mark.value is None or mark.value[0] != size:
-                self._keys.keep_up(key_rows.good(connection), ("log",))
-            head = self._head(connection, size, read, mark)
-            self._newest.catch_up(connection, *head, self._mark.locked)
-            signed = Signed(connection, tree, *head, self._newest, self._known)
-            if size:
-                signed.keys()
-                signed.revoked()
+        """Open a snapshot of what was signed, or the one that this thread shares. LedgerInvalid as `check_mark`;
+        `first`: as for `Store.reading`.
+        """
+        mark: Mark | None = getattr(self._own, "mark", None)
+        is_shared = mark is not None
+        if mark is None:
+            mark = self._mark.look()  # before the snapshot, or others may have raised it above that
+        questions = [store.edge(mark.size), *key_rows.QUESTIONS, *first]
+        with self.database.reading(questions, alone=not is_shared) as connection:
+            signed = (self._own.signed if is_shared else None) or self._compared(connection, mark)
+            self._own.signed = signed if is_shared else None
             yield signed
+
+    @contextmanager
+    def sharing(self) -> Iterator[None]:
+        """Let all that this thread asks in the block, signed or not, be of one snapshot; as `Store.sharing`."""
+        if self.database.is_shared:
+            yield
+            return
+        self._own.mark, self._own.signed = self._mark.look(), None
+        try:
+            with self.database.sharing():
+                yield
+        finally:
+            self._own.mark = self._own.signed = None
+
+    def _compared(self, connection: Connection, mark: Mark) -> Signed:
+        """Return what was signed, as this snapshot has it, which was begun after this look at the mark."""
+        tree = store.Tree(connection, mark.size)
+        size, read = tree.size, tree.read
+        self.behind = version_fence.problem(connection, tree.kinds)
+        if size and mark.value is None:
+            raise LedgerInvalid("ledger: has entries, but the high-water mark beside the keys is gone")
+        mark.check(size, read)
+        if mark.value is None or mark.value[0] != size:
+            self._keys.keep_up(key_rows.good(connection), ("log",))
+        head = self._head(connection, size, read, mark)
+        self._newest.catch_up(connection, *head, self._mark.locked)
+        signed = Signed(connection, tree, *head, self._newest, self._known)
+        if size:
+            signed.keys()
+            signed.revoked()
+        return signed
 
     def _signed(self, size: int, root: bytes, successor: Signer | None) -> str:
         """Return the checkpoint's note. Old and new key both sign, so that a reader who pinned the old one can

@@ -243,6 +243,17 @@ def begin_reading(connection: Connection, first: Queries = ()) -> None:
         _begin_lazily(connection)
 
 
+def begin_sharing(connection: Connection, first: Queries = ()) -> None:
+    """Begin as `begin_reading` does, with the first statement: of a server that is far, no message of its own."""
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("BEGIN")
+        return
+    is_new = MEMORY.get() is None
+    _begin_lazily(connection)
+    if is_new:
+        ask_ahead(connection, first)
+
+
 def _begin_lazily(connection: Connection) -> None:
     driver, memory = _driver(connection), MEMORY.get()
     driver.memory, driver.remembers = {} if memory is None else memory, True

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from enum import Enum
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -28,7 +29,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from accountant.errors import LedgerReplaced
 from accountant.store import engines, migrations, version_fence
-from accountant.store.queries import LATER, MEMORY, Queries
+from accountant.store.queries import LATER, MEMORY, Queries, at_hand, remember_rows, rows_of
 from accountant.store.tables import checkpoint_table, entry_table, job_table, node_table
 from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable
 from dpserve_verify.formats import merkle
@@ -36,7 +37,8 @@ from dpserve_verify.formats import merkle
 # Built once: building a statement costs more than running it.
 _SIZE = select(func.max(entry_table.c.seq))
 _LARGEST = 1 << 62  # of which both databases can be asked
-_BODY = select(entry_table.c.body).where(entry_table.c.seq == bindparam("at"))
+BODY = select(entry_table.c.body).where(entry_table.c.seq == bindparam("at"))
+_BODIES = select(entry_table.c.seq, entry_table.c.body).where(entry_table.c.seq.in_(bindparam("seqs", expanding=True)))
 _NODE = select(node_table.c.hash).where(node_table.c.level == bindparam("level"), node_table.c.idx == bindparam("idx"))
 _NEW_ENTRY, _NEW_NODE = (insert(each).execution_options(**LATER) for each in (entry_table, node_table))
 
@@ -65,6 +67,7 @@ class Store:
         self._checked, self._suspect = engines.state_of_file(self.engine), False
         self._was_there = not engines.is_gone(self.engine)
         self.revision: str | None = None
+        self._own = threading.local()
 
     @property
     def newest_revision(self) -> str:
@@ -106,18 +109,47 @@ class Store:
         """Open a transaction that holds the write lock from its first statement on: nobody else checks or appends
         meanwhile. It commits at the end of the block, or not at all. `first`: as for `reading`.
         """
+        assert not self.is_shared, "what is written would not be seen there"
         with self._connection(engines.begin_writing, first) as connection:
             yield connection
             engines.check_file(connection)
             _commit(connection)
 
     @contextmanager
-    def reading(self, first: Queries = ()) -> Iterator[Connection]:
-        """Open one consistent snapshot. `first`: what will be asked in it; a server that is far answers all of that
-        with the beginning.
+    def reading(self, first: Queries = (), alone: bool = False) -> Iterator[Connection]:
+        """Open one consistent snapshot, or the one that this thread shares, unless it must be a new one, `alone`.
+        `first`: what will be asked in it; a server that is far answers all of that with the beginning.
         """
-        with self._connection(engines.begin_reading, first) as connection:
-            yield connection
+        scope: ExitStack | None = getattr(self._own, "scope", None)
+        if scope is None or alone:
+            with self._connection(engines.begin_reading, first) as connection:
+                yield connection
+            return
+        if self._own.connection is None:
+            self._own.connection = scope.enter_context(self._connection(engines.begin_sharing, first))
+            remember_rows(self._own.connection)
+        with self._meaning():
+            yield self._own.connection
+
+    @contextmanager
+    def sharing(self) -> Iterator[None]:
+        """Let all that this thread reads in the block be of one snapshot, from the first time on that it reads, and ask
+        nothing twice (`queries.rows_of`). Nobody writes in it, or waits for anything else.
+        """
+        if self.is_shared:
+            yield
+            return
+        with ExitStack() as scope:
+            self._own.scope, self._own.connection = scope, None
+            try:
+                yield
+            finally:
+                self._own.scope = self._own.connection = None
+
+    @property
+    def is_shared(self) -> bool:
+        """Return whether this thread is within `sharing`."""
+        return getattr(self._own, "scope", None) is not None
 
     def ask(self, queries: Queries) -> None:
         """Ask what will be asked within `remembering`, at once; nothing of a database that is not far."""
@@ -139,9 +171,14 @@ class Store:
         if self._was_there and engines.is_gone(self.engine):  # connecting would begin another
             self.close()
             raise LedgerReplaced("ledger database: its file is gone; restore a copy")
+        with self._meaning(), engines.open_transaction(self.engine, begin, first) as connection:
+            yield connection
+
+    @contextmanager
+    def _meaning(self) -> Iterator[None]:
+        """Raise what an error of the database means."""
         try:
-            with engines.open_transaction(self.engine, begin, first) as connection:
-                yield connection
+            yield
         except SQLAlchemyError as error:
             problem = engines.meaning(error)
             if isinstance(problem, LedgerReplaced):  # whoever has it open has pages of before
@@ -199,7 +236,7 @@ def _commit(connection: Connection) -> None:
 
 def size(connection: Connection) -> int:
     """Return the number of entries."""
-    last = connection.execute(_SIZE, {}).scalar()
+    ((last,),) = rows_of(connection, _SIZE, {})
     return 0 if last is None else int(last) + 1
 
 
@@ -327,7 +364,7 @@ def checkpoints(connection: Connection, after: int | None = None, most: int | No
 
 def question_of_body(seq: int) -> tuple[Select[Any], dict[str, Any]]:
     """Return the query of `body_at`, and its values."""
-    return _BODY, {"at": seq}
+    return BODY, {"at": seq}
 
 
 def question_of_size() -> tuple[Select[Any], dict[str, Any]]:
@@ -337,7 +374,28 @@ def question_of_size() -> tuple[Select[Any], dict[str, Any]]:
 
 def body_at(connection: Connection, seq: int) -> bytes:
     """Return the bytes of the entry at an index. LedgerInvalid where there is none."""
-    body = connection.execute(_BODY, {"at": seq}).scalar()
-    if body is None:
+    rows = rows_of(connection, BODY, {"at": seq})
+    if not rows:
         raise LedgerInvalid(f"entry {seq}: not in the ledger")
-    return bytes(body)
+    return bytes(rows[0][0])
+
+
+def question_of_bodies(seqs: Iterable[int]) -> tuple[Select[Any], dict[str, Any]]:
+    """Return the query of `read_bodies`, and its values."""
+    return _BODIES, {"seqs": sorted(set(seqs))}
+
+
+def read_bodies(connection: Connection, seqs: Iterable[int]) -> None:
+    """Read these entries in one statement, for `body_at` in a snapshot that is shared."""
+    known = at_hand(connection)
+    if known is None:
+        return
+    for part in batched(sorted({seq for seq in seqs if (BODY, seq) not in known})):
+        bodies = {seq: [(body,)] for seq, body in connection.execute(*question_of_bodies(part))}
+        known |= {(BODY, seq): bodies.get(seq, []) for seq in part}
+
+
+def batched(items: Sequence[Any], size: int = 10_000) -> Iterator[Sequence[Any]]:
+    """Yield the items in parts that one statement takes."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -170,6 +170,17 @@ async def in_thread(work: Callable[..., T], *arguments: Any, limiter: anyio.Capa
         raise TakesTooLong(f"not done within {work_time.WORK_SECONDS:g} seconds; it may still be done") from None
 
 
+async def in_snapshot(request: Request, work: Callable[..., T], *arguments: Any) -> T:
+    """Run what only reads and waits for nothing, as `in_thread`: all that it reads of the ledger is of one snapshot."""
+    log = state(request).home.ledger.log
+
+    def shared() -> T:
+        with log.sharing():
+            return work(*arguments)
+
+    return await in_thread(shared)
+
+
 async def with_prices(request: Request, work: Callable[..., T], *arguments: Any) -> T:
     """Run work that needs prices, as `in_thread`: they are calculated in the caller's turn, and given up with the
     request, when it is late or the client hangs up.

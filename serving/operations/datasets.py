@@ -12,7 +12,7 @@ from serving.http.rights import LISTED, READS, seen_datasets, seen_families
 from serving.operations import Caller, operation
 from serving.operations.answers import Body, shape
 from serving.wire.list_parts import Part, cut_datasets, cut_families
-from training.planning.job_views import dataset_to_json, family_to_json, problems_of
+from training.planning.job_views import dataset_to_json, family_to_json, problems_of, read_facts
 
 if TYPE_CHECKING:
     from serving.wire import work_time
@@ -28,10 +28,13 @@ def list_datasets(caller: Caller, part: Part) -> Annotated[Body, shape("DATASETS
     """
     home, asker = caller.home, caller.principal
     end = inf if caller.is_here else monotonic() + work_time.PRICES_SECONDS
-    visible = seen_datasets(caller.rights, home.ledger.datasets(asker))
-    wanted, following = cut_datasets(part, visible, archived(home.ledger, "dataset"))
+    with home.ledger.log.sharing():
+        hidden, datasets = archived(home.ledger, "dataset"), home.ledger.datasets(asker)
+        wanted, following = cut_datasets(part, seen_datasets(caller.rights, datasets), hidden)
+        facts = [read_facts(home, each, False, asker) for each in wanted]
     described = [
-        dataset_to_json(home, each, detail=False, works_out=monotonic() < end, analyst=asker) for each in wanted
+        dataset_to_json(home, each, works_out=monotonic() < end, facts=said)
+        for each, said in zip(wanted, facts, strict=True)
     ]
     return {"datasets": described, "next": following}
 
@@ -50,7 +53,11 @@ def list_families(caller: Caller, part: Part) -> Annotated[Body, shape("FAMILIES
 @operation("GET", "/v1/datasets/{name}", *READS, needs_prices=True)
 def show_dataset(caller: Caller, name: str) -> Annotated[Body, shape("DATASET")]:
     """Show a dataset, its budget, quotas, and how many jobs still fit."""
-    return dataset_to_json(caller.home, caller.home.ledger.dataset(name, caller.principal), analyst=caller.principal)
+    home, asker = caller.home, caller.principal
+    with home.ledger.log.sharing():
+        dataset = home.ledger.dataset(name, asker)
+        facts = read_facts(home, dataset, True, asker)
+    return dataset_to_json(home, dataset, facts=facts)
 
 
 OPERATIONS = (list_datasets, list_families, show_dataset)

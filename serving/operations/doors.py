@@ -12,7 +12,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from serving.http.routes import Answer, Door, access, caller, in_thread, path_number, state, with_prices
+from serving.http.routes import Answer, Door, access, caller, in_snapshot, in_thread, path_number, state, with_prices
 from serving.operations import A, Caller, Operation, P
 from serving.operations.answers import SHAPE, answer_to_json, schema_of, without_null
 from serving.process.registry import Served
@@ -68,7 +68,8 @@ def _in_full(schema: Any) -> Any:
 def _answering(asked: Operation[Any, Any], query: Mapping[str, Any]) -> Answer:
     async def answer(request: Request) -> Response:
         values = await _values(asked, query, request)
-        run = partial(with_prices, request) if asked.needs_prices else in_thread
+        look = partial(in_snapshot, request) if asked.method == "GET" else in_thread
+        run = partial(with_prices, request) if asked.needs_prices else look
         done = await run(lambda: answer_to_json(serve(asked, caller_of(request), **values)))
         headers = {"Location": f"/v1/jobs/{done['job']}"} if asked.status == 202 else {}
         return json_response(done, 200 if getattr(values.get("body"), "dry_run", False) else asked.status, headers)

@@ -25,7 +25,7 @@ from accountant.ledger.outside import describe_charges
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.privacy.budget import Relation
 from serving.http.rights import LISTED, READS, seen_families
-from serving.http.routes import Door, access, in_thread, state, with_prices
+from serving.http.routes import Door, access, in_snapshot, in_thread, state, with_prices
 from serving.operations import Caller, Operation, at_home, totals
 from serving.operations.answers import Answer
 from serving.pages.parts import burndown_chart
@@ -140,7 +140,9 @@ async def dataset(request: Request) -> Response:
 
 async def _dataset_page(request: Request, problem: DpserveError | None = None) -> Response:
     before = query_int(request, "before", MAX_BLOCKS + 1, 2, MAX_BLOCKS + 1)
-    context = await in_thread(_dataset, state(request).home, request.path_params["name"], access(request), before)
+    context = await in_snapshot(
+        request, _dataset, state(request).home, request.path_params["name"], access(request), before
+    )
     return page(request, "dataset.html", refusal=problem, **context)
 
 

@@ -14,7 +14,7 @@ from accountant.home import Home
 from serving.http import cookies
 from serving.http.cookies import local
 from serving.http.rights import JOBS, NOTHING, READS
-from serving.http.routes import Door, access, in_thread, state
+from serving.http.routes import Door, access, in_snapshot, state
 from serving.pages.datasets import offers, tightest_first
 from serving.pages.login import login as sign_in
 from serving.pages.login import logout as sign_out
@@ -52,7 +52,7 @@ TITLES = {
 
 async def home(request: Request) -> Response:
     """Return the first page."""
-    return page(request, "home.html", **await in_thread(_home, state(request).home, access(request)))
+    return page(request, "home.html", **await in_snapshot(request, _home, state(request).home, access(request)))
 
 
 def _home(home: Home, rights: Access) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from models.answers import report as answer_report
 from models.profile import report
 from models.store.versions import versions_by_entry
 from serving.http.rights import JOBS, LISTED, NAMED, READS, seen_datasets
-from serving.http.routes import Door, access, in_thread, job_number, state, with_prices
+from serving.http.routes import Door, access, in_snapshot, in_thread, job_number, state, with_prices
 from serving.operations.doors import caller_of
 from serving.operations.jobs import cancel_job
 from serving.pages.datasets import every_dataset
@@ -54,7 +54,9 @@ async def jobs(request: Request) -> Response:
     form, after = lists.form_of(request), query_int(request, "after", -1)
     if form is not None:
         return lists.as_file(form, "jobs", COLUMNS, await in_thread(_all, state(request).home, terms, access(request)))
-    context = await in_thread(_jobs, state(request).home, terms, None if after < 0 else after, access(request))
+    context = await in_snapshot(
+        request, _jobs, state(request).home, terms, None if after < 0 else after, access(request)
+    )
     waits = any(PUBLIC_STATES[job["state"]].open for job in context["jobs"])
     return page(
         request,
@@ -88,7 +90,7 @@ def _all(home: Home, terms: dict[str, str], rights: Access) -> list[dict[str, An
 async def job(request: Request) -> Response:
     """Return the page of a job, step by step."""
     known_query(request)
-    context = await in_thread(_job, state(request).home, job_number(request), access(request))
+    context = await in_snapshot(request, _job, state(request).home, job_number(request), access(request))
     of = PUBLIC_STATES[context["job"]["state"]]
     job_json = context["job"]
     makes = job_json["state"] == ISSUED and kind_of(job_json).makes_model
@@ -153,7 +155,7 @@ async def _form(
     request: Request, form: Form, key: str, refusal: DpserveError | None = None, problem: str = ""
 ) -> Response:
     home, rights = state(request).home, access(request)
-    context = await in_thread(view, home, form, rights)
+    context = await in_snapshot(request, view, home, form, rights)
     price = await price_of(home, form, rights, partial(with_prices, request))
     return page(request, "job_new.html", refusal=refusal, **context, form=form, key=key, price=price, problem=problem)
 
@@ -168,7 +170,7 @@ async def price(request: Request) -> Response:
 async def parameters(request: Request) -> Response:
     """Return a part of the form: the parameters of the chosen learner."""
     form = Form.of(request.query_params.multi_items())
-    context = await in_thread(view, state(request).home, form, access(request))
+    context = await in_snapshot(request, view, state(request).home, form, access(request))
     return page(request, "_parameters.html", form=form, **context)
 
 
@@ -177,7 +179,7 @@ async def blocks(request: Request) -> Response:
     grown, the targets, the learners that fit, and their parameters.
     """
     form = Form.of(request.query_params.multi_items())
-    context = await in_thread(view, state(request).home, form, access(request))
+    context = await in_snapshot(request, view, state(request).home, form, access(request))
     return page(request, "_choices.html", form=form, **context)
 
 

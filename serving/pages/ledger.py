@@ -13,7 +13,8 @@ from starlette.responses import Response
 
 from accountant.errors import UnknownName
 from accountant.home import Home
-from accountant.ledger.entry_search import Found, Wanted, dataset_names, search
+from accountant.ledger.entry_search import Found, Wanted, search
+from accountant.ledger.families.dataset_sets import dataset_names
 from accountant.log import stored_proofs
 from accountant.log.entries import latest_checkpoint
 from accountant.store.entry_index import entry_index

@@ -15,7 +15,7 @@ from accountant.home import Home
 from accountant.ledger.entry_search import Wanted, search
 from accountant.ledger.ledger import Ledger
 from dpserve_verify.errors import InputError
-from serving.http.routes import Door, access, in_thread, state
+from serving.http.routes import Door, access, in_snapshot, state
 from serving.pages.parts.ui import figure, page
 from serving.process.watch.history import STEP_SECONDS, Step
 from serving.wire.request_bodies import known_query
@@ -47,7 +47,7 @@ async def service(request: Request) -> Response:
     serving, end = state(request), datetime.now(UTC).timestamp()
     start = end - RANGES[chosen]
     steps = serving.history.steps(RANGES[chosen])
-    trained = await in_thread(_training, serving.home, access(request), start, end)
+    trained = await in_snapshot(request, _training, serving.home, access(request), start, end)
     panels = [*_of_steps(steps, start, end), trained]
     times = [datetime.fromtimestamp(start + (end - start) * at / 3, UTC).strftime("%H:%M") for at in range(4)]
     return page(

@@ -15,7 +15,7 @@ import pytest
 from notebooks import play
 from small_home import ROOT, adult_home, environment, records, serving, until
 
-from accountant.ledger.entry_search import dataset_names
+from accountant.ledger.families.dataset_sets import dataset_names
 from dpserve import Client, ServiceError
 from dpserve import errors as refused
 from dpserve.curves import curves_of

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from accountant.access.grants import ASKING, Access
 from accountant.errors import RowsUnavailable, SchemaError, words_of
 from accountant.home import Home
-from accountant.ledger import evaluations
+from accountant.ledger import evaluations, job_rows
 from accountant.ledger.archive import archived
+from accountant.ledger.families import block_rows, dataset_sets
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.job_kinds import Contribution, JobKind, kind_of
 from accountant.ledger.families.left import FamilyRow, describe_accounts, describe_budget, left
 from accountant.ledger.families.records import GIVEN_BACK, HOLDOUT, ISSUED, PUBLIC_STATES, WAITING, Job, State
 from accountant.ledger.forecast import forecast
 from accountant.ledger.outside import describe_charges
+from accountant.ledger.questions import about_jobs
 from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import decimal_string
@@ -37,21 +39,23 @@ UNTAKEN = "no worker has taken it, and none is at work: dpserve worker runs what
 
 
 def dataset_to_json(
-    home: Home, dataset: Dataset, detail: bool = True, works_out: bool = True, analyst: str | None = None
+    home: Home,
+    dataset: Dataset,
+    detail: bool = True,
+    works_out: bool = True,
+    analyst: str | None = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return what everybody may know of a dataset: `dpserve dataset show` and GET /v1/datasets/{name}. What is left is
     told under the quotas with which `dataset` was loaded, and of the part kept aside under those of `analyst`.
 
     `detail`: quotas, charges and the forecast as well. `works_out`: how many jobs of each learner still fit even where
-    that takes a second; else `priced` says where nobody has asked for that yet.
+    that takes a second; else `priced` says where nobody has asked for that yet. `facts`: as of `read_facts`, where they
+    were read; prices are waited for, and the ledger is not kept open meanwhile.
     """
     registration, budget = dataset.registration, describe_budget(dataset)
+    facts = read_facts(home, dataset, detail, analyst) if facts is None else facts
     fits, problem = _what_fits(home, dataset, works_out)
-    details: dict[str, Any] = {}
-    if detail:
-        details = {"quotas": home.ledger.quotas(registration.name), "forecast": forecast(home.ledger, dataset)}
-        details["archived"] = registration.name in archived(home.ledger, "dataset")
-        details["charges"] = describe_charges(home.ledger, dataset)
     public_count = {"records": registration.records} if registration.relation == "replace-one" else {}
     return {
         "name": registration.name,
@@ -69,12 +73,24 @@ def dataset_to_json(
         "schema": registration.schema,
         **({} if registration.query is None else {"query": registration.query.to_json()}),
         **({"refined": [profile.to_json() for profile in registration.refined]} if registration.refined else {}),
-        **_holdout(home, dataset, analyst),
         **_blocks(dataset),
         **({} if dataset.person is None else {"person": describe_accounts([dataset.person])}),
         "budget": {**budget, **fits},
         "problem": problem,
-    } | details
+        **facts,
+    }
+
+
+def read_facts(home: Home, dataset: Dataset, detail: bool, analyst: str | None) -> dict[str, Any]:
+    """Return what the ledger says of a dataset beside its budget, for `dataset_to_json`, from one snapshot."""
+    with home.ledger.log.sharing():
+        facts = _holdout(home, dataset, analyst)
+        if detail:
+            name = dataset.registration.name
+            facts |= {"quotas": home.ledger.quotas(name), "forecast": forecast(home.ledger, dataset)}
+            facts["archived"] = name in archived(home.ledger, "dataset")
+            facts["charges"] = describe_charges(home.ledger, dataset)
+        return facts
 
 
 def _what_fits(home: Home, dataset: Dataset, works_out: bool) -> tuple[dict[str, Any], str | None]:
@@ -213,7 +229,7 @@ def _why_waiting(home: Home, job: Job, reserved: str) -> str | None:
     if job.waiting or not job.queued:
         return WAITING.get(job.waiting or "")
     seconds = (datetime.now(UTC) - datetime.fromisoformat(reserved)).total_seconds()
-    return UNTAKEN if seconds > UNTAKEN_SECONDS and not home.ledger.jobs(State.STARTED) else None
+    return UNTAKEN if seconds > UNTAKEN_SECONDS and not home.ledger.is_busy() else None
 
 
 def _error_of(job: Job, kind: JobKind) -> str | None:
@@ -232,7 +248,9 @@ def _left_for(home: Home, seq: int, entry: Mapping[str, Any], stands: dict[Any, 
     delta = Decimal(0) if kind_of(entry).is_pure else None
     key = entry["dataset"], entry.get("part"), tuple(entry.get("window", ())), entry["by"], delta
     if key not in stands:
-        stands[key] = left(home.ledger.dataset_of(seq, entry["by"]), delta).to_json()
+        with home.ledger.log.database.reading() as connection:
+            charged = block_rows.load_charged(connection, home.ledger.reservation(seq), entry["by"])
+        stands[key] = left(charged, delta).to_json()
     answer: dict[str, Any] = stands[key]
     return answer
 
@@ -261,14 +279,17 @@ def jobs_to_json(
         home.ledger.dataset(dataset)  # to all others an unknown name is as one that they may not see
     kind = None if state is None else State.COMMITTED if state == ISSUED else State(state)
     issued = state == ISSUED if kind is State.COMMITTED else None
-    sees_all = access is None or access.seen_jobs(()) is None
-    names = [] if sees_all else [each.registration.name for each in home.ledger.datasets()]
-    visible = None if access is None else access.seen_jobs(names)
-    jobs = home.ledger.page_of_jobs(dataset, kind, issued, LAST if after is None else after, limit + 1, visible)
-    page, has_more = jobs[:limit], len(jobs) > limit
-    stands: dict[Any, Any] = {}  # of most jobs the same
-    placing = {job.seq for job in page if is_placing(home, job)}  # asked before it is looked where each is
-    versions = {name: versions_by_entry(home, name) for name in {job.model for job in page if job.issued and job.model}}
-    job_versions = [{} if job.seq in placing else versions.get(job.model) for job in page]
-    listed = [job_to_json(home, job, stands, entries) for job, entries in zip(page, job_versions, strict=True)]
-    return {"jobs": listed, "next": page[-1].seq if has_more else None}
+    database = home.ledger.log.database
+    with database.sharing(), database.reading(about_jobs()) as connection:
+        sees_all = access is None or access.seen_jobs(()) is None
+        visible = None if sees_all or access is None else access.seen_jobs(dataset_sets.dataset_names(database))
+        jobs = home.ledger.page_of_jobs(dataset, kind, issued, LAST if after is None else after, limit + 1, visible)
+        page, has_more = jobs[:limit], len(jobs) > limit
+        job_rows.read_in_sets(connection, page)
+        stands: dict[Any, Any] = {}  # of most jobs the same
+        placing = {job.seq for job in page if is_placing(home, job)}  # asked before it is looked where each is
+        issuing = {job.model for job in page if job.issued and job.model}
+        versions = {name: versions_by_entry(home, name) for name in issuing}
+        job_versions = [{} if job.seq in placing else versions.get(job.model) for job in page]
+        listed = [job_to_json(home, job, stands, entries) for job, entries in zip(page, job_versions, strict=True)]
+        return {"jobs": listed, "next": page[-1].seq if has_more else None}

@@ -19,7 +19,7 @@ from accountant.ledger.families.row_queries import RowQuery
 from accountant.ledger.families.windows import SAY_BLOCKS, Block, Period, Window, named_window, window_of
 from accountant.log.entries import Signed
 from accountant.log.newest import account_number
-from accountant.store.queries import LATER
+from accountant.store.queries import LATER, at_hand, rows_of
 from accountant.store.store import body_at
 from accountant.store.tables import analyst_table, block_table, entry_table, family_table
 from dpserve_verify.errors import InputError, LedgerInvalid
@@ -29,7 +29,7 @@ from dpserve_verify.privacy.budget import Budget
 from dpserve_verify.privacy.filter import Filter, Price, price_from_json, price_to_json
 
 # Built once: building a statement costs more than running it. A parameter that is a column's name is a value to set.
-_BLOCKS = (
+BLOCKS = (
     select(block_table)
     .where(block_table.c.dataset == bindparam("at"), block_table.c.number.between(bindparam("low"), bindparam("high")))
     .order_by(block_table.c.number)
@@ -39,14 +39,14 @@ _ENTRIES = (
     .join(block_table, block_table.c.seq == entry_table.c.seq)
     .where(block_table.c.dataset == bindparam("at"), block_table.c.number.between(bindparam("low"), bindparam("high")))
 )
-_ACCOUNTS = (
+ACCOUNTS = (
     select(*(family_table.c[name] for name in ("id", "seq", "changed", "used", "reserved")), analyst_table.c.used)
     .outerjoin(
         analyst_table, (analyst_table.c.family == family_table.c.id) & (analyst_table.c.name == bindparam("who"))
     )
     .where(family_table.c.id.in_(bindparam("ids", expanding=True)))
 )
-_FOUNDED = select(family_table.c.seq).where(family_table.c.id == bindparam("at"))
+FOUNDED = select(family_table.c.seq).where(family_table.c.id == bindparam("at"))
 _PUT = update(family_table).where(family_table.c.id == bindparam("at")).execution_options(**LATER)
 _PUT_ANALYST = (
     update(analyst_table)
@@ -139,7 +139,7 @@ def with_queries(connection: Connection, dataset: Dataset) -> Dataset:
         return dataset
     ends = {"low": dataset.blocks[0].number, "high": dataset.blocks[-1].number}
     queries: dict[int, RowQuery] = {}
-    for seq, body in connection.execute(_ENTRIES, {"at": dataset.registration.name, **ends}):
+    for seq, body in rows_of(connection, _ENTRIES, {"at": dataset.registration.name, **ends}):
         if b'"query":' in bytes(body):  # few have one, and parsing all would be felt
             value = read_entry(seq, bytes(body)).value
             queries |= {seq: RowQuery.from_json(value["query"])} if "query" in value else {}
@@ -170,7 +170,11 @@ def known_commitments(connection: Connection) -> dict[str, str]:
 def _blocks(connection: Connection, dataset: Dataset, window: Window, signed: Signed | None) -> tuple[Block, ...]:
     about, name = dataset.registration, dataset.registration.name
     blocks = [Block(1, dataset.seq, about.commitment, about.records, query=about.query)] if window[0] == 1 else []
-    rows = connection.execute(_BLOCKS, {"at": name, "low": window[0], "high": window[1]}).all() if window[1] > 1 else []
+    every, rows = (at_hand(connection) or {}).get((BLOCKS, name)), list[Any]()
+    if every is not None:  # all blocks of the dataset were read
+        rows = [row for row in every if window[0] <= row.number <= window[1]]
+    elif window[1] > 1:
+        rows = [*rows_of(connection, BLOCKS, {"at": name, "low": window[0], "high": window[1]})]
     cache = signed.known.blocks if signed else {}
     for row in rows:
         checked, block = cache.get(row.seq, ((), None))
@@ -210,7 +214,8 @@ def _person(connection: Connection, dataset: Dataset, analyst: str | None, signe
     if registration.unit.column is None or (registration.person is None and dataset.last is None):
         return ()
     account = account_of(first.identity, first.part, person=True)
-    seq = connection.execute(_FOUNDED, {"at": account}).scalar()
+    founded = rows_of(connection, FOUNDED, {"at": account})
+    seq = founded[0][0] if founded else None
     if signed:
         newest = signed.newest.person_total(first.identity)
         if (seq or 0) != newest:
@@ -262,8 +267,7 @@ def _load_accounts(
     of each. `carried`: the balance when it was founded; None: nothing.
     """
     accounts = list[Family]()
-    result = connection.execute(_ACCOUNTS, {"ids": [place[2] for place in places], "who": analyst}) if places else ()
-    rows = {row[0]: tuple(row[1:]) for row in result}
+    rows = _account_rows(connection, [place[2] for place in places], analyst)
     numbers = [account_number(seq, first.part) for _, seq, _ in places]
     newest = dict(zip(numbers, signed.newest.of(numbers), strict=True)) if signed else {}
     charged = dict(zip(numbers, signed.newest.spent(numbers, analyst), strict=True)) if signed and analyst else {}
@@ -290,6 +294,15 @@ def _load_accounts(
                 raise mismatch(f"analyst {analyst} on {owner}", seq)
         accounts.append(replace(first, seq=seq, block=block, **fields[texts]))
     return tuple(accounts)
+
+
+def _account_rows(connection: Connection, ids: Sequence[str], analyst: str | None) -> dict[str, tuple[Any, ...]]:
+    """Return by account: its founding entry, its newest change, what is used and reserved, and the analyst's part."""
+    known = at_hand(connection)
+    rows = [] if known is None else [known.get((ACCOUNTS, at, analyst)) for at in ids]
+    if ids and (not rows or None in rows):
+        rows = [connection.execute(ACCOUNTS, {"ids": ids, "who": analyst}).all()]
+    return {row[0]: tuple(row[1:]) for found in rows for row in found or ()}
 
 
 def _account_fields(

@@ -17,7 +17,7 @@ from accountant.ledger.families.row_queries import RowQuery
 from accountant.ledger.families.schema_profiles import profiles_from_entry
 from accountant.log.entries import Signed, dumps
 from accountant.log.newest import account_number
-from accountant.store.queries import Queries
+from accountant.store.queries import Queries, rows_of
 from accountant.store.store import body_at
 from accountant.store.tables import analyst_table, block_table, dataset_table, entry_table, family_table
 from dpserve_verify.errors import InputError, LedgerInvalid
@@ -33,18 +33,18 @@ _LOADED: dict[str, tuple[int, tuple[str, ...]]] = {}  # entry and families of da
 WHOLE = "whole"  # beside the sums of a family's row: the job that took the whole total
 
 # Built once: building a statement costs more than running it. A parameter that is a column's name is a value to set.
-_DATASET = (
+DATASET = (
     select(dataset_table, entry_table.c.body)
     .outerjoin(entry_table, entry_table.c.seq == dataset_table.c.seq)
     .where(dataset_table.c.name == bindparam("at"))
 )
-_VERSION = (
+VERSION = (
     select(func.count())
     .select_from(dataset_table)
     .where(dataset_table.c.seq <= bindparam("upto"), dataset_table.c.families.contains(bindparam("family")))
 )
-_FAMILY = select(family_table).where(family_table.c.id == bindparam("at"))
-_BESIDE = (
+FAMILY = select(family_table).where(family_table.c.id == bindparam("at"))
+BESIDE = (
     select(family_table, analyst_table.c.name, analyst_table.c.share, analyst_table.c.used.label("spent"))
     .outerjoin(
         analyst_table,
@@ -72,9 +72,10 @@ def load(
     `signed`: who is about to spend says so; its rows must then be what was signed last, and LedgerInvalid says which is
     not.
     """
-    row = connection.execute(_DATASET, {"at": name}).first()
-    if row is None:
+    found = rows_of(connection, DATASET, {"at": name})
+    if not found:
         raise UnknownName(f"dataset={name}: no such dataset", dataset=name)
+    row = found[0]
     entry = _entry(connection, signed, row.seq, row.body)
     identities, read = json.loads(row.families), {row.seq: entry}
     if len(_LOADED) >= MAX_LOADED:
@@ -113,16 +114,16 @@ def questions(name: str, analyst: str | None) -> Queries:
     """List what `load` will ask, as far as it is known before: of a dataset that was loaded before, all."""
     seq, identities = _LOADED.get(name, (0, ()))
     accounts = [account_of(identity, None) for identity in identities]
-    beside = [(_FAMILY, {"at": at}) if analyst is None else (_BESIDE, {"at": at, "who": analyst}) for at in accounts]
-    versions = [(_VERSION, {"upto": seq, "family": identity}) for identity in identities[:1]]
-    return [(_DATASET, {"at": name}), *beside, *versions]
+    beside = [(FAMILY, {"at": at}) if analyst is None else (BESIDE, {"at": at, "who": analyst}) for at in accounts]
+    versions = [(VERSION, {"upto": seq, "family": identity}) for identity in identities[:1]]
+    return [(DATASET, {"at": name}), *beside, *versions]
 
 
 def _version(connection: Connection, signed: Signed | None, seq: int, family: str) -> int:
     """Return the version of the dataset registered by entry `seq`: how many datasets its family had then."""
     versions = {} if signed is None else signed.known.versions
     if seq not in versions:
-        versions[seq] = int(connection.execute(_VERSION, {"upto": seq, "family": family}).scalar_one())
+        versions[seq] = int(rows_of(connection, VERSION, {"upto": seq, "family": family})[0][0])
     return versions[seq]
 
 
@@ -139,9 +140,9 @@ def load_family(
     """
     account = account_of(identity, part)
     if analyst is None:
-        rows = connection.execute(_FAMILY, {"at": account}).all()
+        rows = rows_of(connection, FAMILY, {"at": account})
     else:
-        rows = connection.execute(_BESIDE, {"at": account, "who": analyst}).all()
+        rows = rows_of(connection, BESIDE, {"at": account, "who": analyst})
     if not rows and part is not None:
         raise InputError(f"part={part}: no rows of this family are kept aside; that is declared at registration")
     if not rows:

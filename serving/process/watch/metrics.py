@@ -161,7 +161,13 @@ class LedgerGauges(Collector):
     jobs: JobFigures
 
     def collect(self) -> Iterable[Metric]:
-        """Read the ledger now. A retired dataset has no series of budgets: nothing is asked of it any more."""
+        """Read the ledger now, in one snapshot. A retired dataset has no series of budgets: nothing is asked of it any
+        more.
+        """
+        with self.home.ledger.log.sharing():
+            return list(self._read())
+
+    def _read(self) -> Iterable[Metric]:
         retired = archived(self.home.ledger, "dataset")
         datasets = [each for each in self.home.ledger.datasets() if each.registration.name not in retired]
         yield from _budgets(datasets)
