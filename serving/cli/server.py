@@ -43,7 +43,7 @@ from serving.process.first_sign_in import FIRST_TOKEN, print_link
 from serving.process.tokens import new_token
 from serving.process.watch import audit_runs, logs
 from serving.process.workers.forks import WORKER_PARENT
-from serving.process.workers.handover import is_left
+from serving.process.workers.handover import is_left, stopping_early
 
 LOG, WORKING = logging.getLogger("dpserve.auditor"), logging.getLogger("dpserve.worker")
 AuditSeconds = Annotated[
@@ -140,13 +140,21 @@ def serve(
     settings = ServerSettings.with_flags(audit_seconds=audit_seconds, job_workers=job_workers)
     listening = Listening(host, port, workers, pair_tls(tls_cert, tls_key))
     path, _ = place(os.environ)
+    with stopping_early(path, listening):
+        _prepare(path, listening, settings.job_workers)
+        link = partial(print_link, path, listening.url, host)
+        launch(path, listening, settings.audit_seconds, drain_seconds, settings.job_workers, link, context.obj)
+
+
+def _prepare(path: Path, listening: Listening, job_workers: int) -> None:
+    """Check what the server needs, and make or migrate its home. InputError where it cannot begin."""
     check_listening(listening, partial(is_left, path, listening))
     static_files.files()  # of the pages: those of others must be the pinned ones
     check_place(path)
     has_key = not is_absent(os.environ.get("DPSERVE_ISSUER_KEY", ""))
-    if settings.job_workers and not has_key:
+    if job_workers and not has_key:
         raise InputError(
-            f"job_workers={settings.job_workers}: must be 0 where DPSERVE_ISSUER_KEY=none; jobs are run where the "
+            f"job_workers={job_workers}: must be 0 where DPSERVE_ISSUER_KEY=none; jobs are run where the "
             "issuer's key is, by dpserve worker"
         )
     if has_key and not (path / "keys").exists():
@@ -154,8 +162,6 @@ def serve(
     home = Home.open(tables=Tables.MIGRATE)  # keys, ledger, high-water mark
     check_home(home)
     home.ledger.log.database.close()
-    link = partial(print_link, home.path, listening.url, host)
-    launch(home.path, listening, settings.audit_seconds, drain_seconds, settings.job_workers, link, context.obj)
 
 
 def auditor(

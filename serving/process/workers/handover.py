@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import socket
-from contextlib import suppress
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 
 from accountant.home import local
 from dpserve_verify.errors import InputError
 from serving.process.config.startup import Listening, bind_socket
-from serving.process.workers.forks import WORKER_PARENT, is_orphan
+from serving.process.workers.forks import STOPS, WORKER_PARENT, is_orphan
 from serving.process.workers.price_desk import socket_address
 
 ORPHAN_SECONDS = 300.0  # that serving processes answer without a `dpserve serve`
@@ -38,6 +42,25 @@ def is_left(home: Path, listening: Listening) -> bool:
     for each in sockets:
         each.close()
     return bool(sockets)
+
+
+@contextmanager
+def stopping_early(home: Path, listening: Listening) -> Iterator[None]:
+    """Where this `dpserve serve` is told to stop (SIGTERM, SIGINT) before it looks for that itself, exit with 0; and
+    tell serving processes that it was to take over from that nobody is to answer.
+    """
+
+    def stop(number: int, frame: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    for number in STOPS:
+        signal.signal(number, stop)
+    try:
+        yield
+    except KeyboardInterrupt:
+        if is_left(home, listening):
+            name_successor(place_of(home, listening.port), 0)
+        sys.exit(0)
 
 
 def take_sockets(place: Path, listening: Listening) -> Sockets:

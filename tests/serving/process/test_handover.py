@@ -29,6 +29,14 @@ sys.argv = ["dpserve", *{arguments}]
 main()
 """
 
+TOLD_EARLY = """
+import os, signal, sys
+from serving.cli import app, server
+server.check_place = lambda path: os.kill(os.getpid(), signal.SIGTERM)
+sys.argv = ["dpserve", "serve", "--port", sys.argv[1]]
+app.main()
+"""
+
 
 def command(port: int, seconds: float = 300.0) -> list[str]:
     """`dpserve serve` whose serving processes live on for so many seconds."""
@@ -103,7 +111,7 @@ def again(server):
 
 @pytest.mark.server
 def test_no_prediction_fails_where_dpserve_serve_is_killed_and_started_again(home):
-    """Killed twice, the second time before its own serving processes answer."""
+    """Killed twice, the second time before its own serving processes answer; and told to stop before it took over."""
     port = free_port()
     with running(home, command(port), port, home.parent, warm.Popen) as first:
         refused = dpserve(home, "serve", "--port", str(port))
@@ -123,7 +131,11 @@ def test_no_prediction_fails_where_dpserve_serve_is_killed_and_started_again(hom
             predictions.more()
         assert predictions.answers.keys() == {200}, predictions.answers
         assert len(second.processes("dpserve-serving")) == 2
-        assert second.stop() == 0
+        left = kill(second)
+        early = subprocess.run([sys.executable, "-c", TOLD_EARLY, str(port)], env=environment(home), timeout=PATIENCE)
+        assert early.returncode == 0
+        _, alive = psutil.wait_procs(left, timeout=PATIENCE)  # and nobody answers for 300 s
+        assert alive == []
     with socket.create_server(("127.0.0.1", port)):
         pass  # nobody has it any more
 
