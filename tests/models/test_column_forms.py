@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import calendar
+import json
 import random
 import re
 import sys
@@ -17,6 +18,9 @@ from models.features.column_law import Misfit, read_column
 from models.features.date_patterns import month_of
 from models.features.features import BooleanFeature, DateFeature, MomentFeature, NumericFeature, TimeFeature
 from models.features.written import NO, YES, Written
+from models.onnx.runtime import columns_from_records
+from serving.wire import csv_tables
+from training.rows.tables.row_files import read_columns
 
 NUMBER, TRUTH = NumericFeature("n", (0.0,)), BooleanFeature("b")
 DAY, MOMENT, CLOCK = DateFeature("d", (0.0,)), MomentFeature("m", (0.0,)), TimeFeature("t", (0.0,))
@@ -69,8 +73,10 @@ def test_no_unit_is_a_sign(unit):
     assert Written(unit_mark=unit).problem().startswith("unit_mark")
 
 
-def test_every_form_reads_a_number_to_its_last_bit():
-    """The float that is nearest to the decimal text, as Python's own reader has it: plain, and in each form beside."""
+def test_every_form_reads_a_number_to_its_last_bit(tmp_path):
+    """The float that is nearest to the decimal text, as Python's own reader has it: plain, in each form, and where one
+    cell of a file in another form (`5-`) makes all of its column be read by the law.
+    """
     draws = random.Random(5)
     plain = [
         "9007199254740993",
@@ -78,13 +84,21 @@ def test_every_form_reads_a_number_to_its_last_bit():
         "2.4703282292062328e-324",
         "1.7976931348623157e308",
         "0.1",
-        "9" * 400 + "e-90",
+        "9" * 400 + "e-200",
     ]
     plain += [repr(draws.uniform(-1, 1) * 10.0 ** draws.randint(-300, 300)) for _ in range(2000)]
     plain += [f"{draws.randrange(10**30)}.{draws.randrange(10**20):020}" for _ in range(2000)]
     wanted = [float(text) for text in plain]
     assert read(NUMBER, plain) == wanted
     assert read(NUMBER, [text.replace(".", ",") for text in plain], Written(",")) == wanted
+    for last in ("5", "5-"):
+        (tmp_path / "rows.csv").write_text("\n".join(["n,other", *(f"{text},x" for text in plain), f"{last},x"]))
+        assert [cell for part in read_columns(tmp_path / "rows.csv", [NUMBER]) for cell in part["n"]][:-1] == wanted
+        raw = "\n".join(["n", *plain, last]).encode()
+        assert csv_tables.columns_of(raw, [NUMBER], {"n"}, 10_000)["n"].tolist()[:-1] == wanted
+        for cells in (plain, [json.loads(text) for text in plain]):
+            records = [{"n": cell} for cell in [*cells, last]]
+            assert columns_from_records([NUMBER], records, 10_000)["n"].tolist()[:-1] == wanted
     sizes, negative = [text.lstrip("-") for text in plain], [-abs(number) for number in wanted]
     for form, written in (
         ("{}-", Written()),

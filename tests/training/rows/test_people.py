@@ -28,6 +28,7 @@ from training.rows import kernels
 from training.rows.packed import scratch as scratch_module
 from training.rows.partitions.rows import Rows
 from training.rows.people import people as people_module
+from training.rows.people.fingerprints import bits_of
 from training.rows.people.parts import Parting
 from training.rows.people.people import unit_ids
 from training.rows.schema.schema import parse_schema
@@ -120,16 +121,19 @@ def test_one_person_has_one_spelling(tmp_path, column):
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_ids_that_differ_are_different_people(tmp_path, suffix):
     path = write(
-        tmp_path / f"rows{suffix}", people(["7", "07", "a", "A", "é", "-7", "0", "ab", "a b", "a'b", "7'8", "7=8"])
-    )
-    assert used(path, said=["distinct-ids"]) == 12
+        tmp_path / f"rows{suffix}", people(["7", "07", "a", "A", "é", "-7", "0", "ab", "a b", "a'b", "7'8", "7=8",
+                                        "7e3", "7000", "7e03", "1.5e+00", "1e+99", "70e+02"])
+    )  # fmt: skip
+    assert used(path, said=["distinct-ids"]) == 18
 
 
 SAME = {
     "blanks": ["p1", " p1", "p1 ", "p1\u00a0", "\u2003p1", "p1\t"],
     "composed": ["Zoë", "Zoe\u0308"],
     "invisible": ["p1", "p1\u200b", "\ufeffp1", "p\u00ad1", "p1\u200e", "p1\ufe0f"],
-    "numbers": ["7", " 7", "7 ", "+7", "7.0", "7."],
+    "numbers": ["7", " 7", "7 ", "+7", "7.0", "7.", "'7.0", '="7.00"', "\uff17.0"],
+    "powers of ten": ["100000", "1e+05", "1E+05", "1.0e+05", "100000.0", "+1e+05", "'1e+05", " 1E+05"],
+    "large numbers": ["7654321", "7.654321e+06", "7.654321E+06", "7654321.0"],
     "blanks within": ["Ann Lee", "Ann  Lee", "Ann\u00a0Lee"],
     "quotes": ["7", "'7", '="7"', '"7"', "'7'", " '7 ", "'+7"],
     "width": ["A17", "Ａ１７", "A１７", "A1７\u200b"],
@@ -149,6 +153,7 @@ def test_an_id_that_is_written_otherwise_is_the_same_person(tmp_path, suffix, ki
     assert len(set(spelt.to_pylist())) == 1
     assert {unit_ids("pid", pa.array([each]))[0].as_py() for each in SAME[kind]} == {spelt[0].as_py()}
     assert len(set(Parting(b"key", Decimal("0.5")).of_units(spelt).tolist())) == 1
+    assert len(set(bits_of(pa.array(SAME[kind]), np.uint64(5)).tolist())) == 1  # and across tables
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])

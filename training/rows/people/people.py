@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Collection
+from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ BLANKS = r"[\s\p{Z}\x{85}\x{1c}-\x{1f}]+"
 INVISIBLE = r"[\p{Cc}\p{Cf}\x{34f}\x{115f}\x{1160}\x{17b4}\x{17b5}\x{2800}\x{3164}\x{fe00}-\x{fe0f}\x{ffa0}]+"
 # What spreadsheets and exports put around an id so that it stays a text: "7", ="7", '7', and '7.
 QUOTES = ((r'^=?"(.*)"$', r"\1"), (r"^'(.*)'$", r"\1"), (r"^'(.+)$", r"\1"))
+POWER = r"^[+-]?[1-9](\.[0-9]+)?[eE]\+[0-9]{2}$"  # of ten, as programs write large numbers
 OTHER_DIGIT = r"[^\P{Nd}0-9]"  # of another script
 DISTINCT_IDS, ONE_PERSON = "distinct-ids", "one-person"  # what a steward may say of ids; it stands in the entry
 MOST_TIMES = 1 << 16  # an id stands so often, or oftener
@@ -55,10 +57,11 @@ WHOLE = 2.0**53  # from here on, two neighbouring whole numbers may be one float
 
 def unit_ids(name: str, column: pa.Array) -> pa.Array:
     """Return a column of ids as bytes, one spelling to an id and null where it is missing, whatever type the file gives
-    it: 7, 7.0, "7", " 7", "+7", "'7", '="7"' and full-width digits are one person, 0.0 and -0.0 too; so are "Zoe" and
-    what looks the same (NFKC), with whatever blanks around it and characters within that are not seen. "07" and "7" are
-    two, "a7" and "A7" too, and are asked about (`FirstOfEach`). The spelling of an id is a function of that id alone:
-    what else stands in the column, or how it is cut into batches, makes no difference.
+    it: 7, 7.0, "7", " 7", "+7", "'7", '="7"' and full-width digits are one person, 0.0 and -0.0 too, and 100000 and
+    1e+05, as R and spreadsheets write it (7e3 may be a code); so are "Zoe" and what looks the same (NFKC), with
+    whatever blanks around it and characters within that are not seen. "07" and "7" are two, "a7" and "A7" too, and are
+    asked about (`FirstOfEach`). The spelling of an id is a function of that id alone: what else stands in the column,
+    or how it is cut into batches, makes no difference.
 
     Missing: null, NaN, any of NOBODY and PLACEHOLDERS in either case, and what has no letter and no digit. DataError
     where a column cannot hold ids: floats that are not whole or not below 2^53, truth values, lists.
@@ -79,9 +82,19 @@ def unit_ids(name: str, column: pa.Array) -> pa.Array:
     if pa.types.is_integer(kind):
         return column.cast(pa.large_string()).cast(pa.large_binary())
     texts = visible_texts(column.cast(pa.large_string()))
+    if pc.any(powers := pc.match_substring_regex(texts, POWER)).as_py():
+        texts = pc.replace_with_mask(
+            texts, powers, pa.array(map(_spell_out, texts.filter(powers).to_pylist()), texts.type)
+        )
     texts = pc.replace_substring_regex(texts, r"^\+?(-?[0-9]+)(\.0*)?$", r"\1")
     texts = pc.replace_substring_regex(texts, "^-(0+)$", r"\1")
     return pc.if_else(_names_nobody(texts), None, texts).cast(pa.large_binary())
+
+
+def _spell_out(power: str) -> str:
+    """Return a number written as a POWER in digits, where it is whole and floats tell it from others; else as it is."""
+    number = Decimal(power)
+    return str(int(number)) if number == int(number) and abs(number) < WHOLE else power
 
 
 def visible_texts(texts: pa.Array) -> pa.Array:
