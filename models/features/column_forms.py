@@ -32,14 +32,12 @@ def forms_of(feature: Feature) -> tuple[Written, ...]:
     declared beside each of them; words for yes and no that are not read without a declaration, too.
     """
     if isinstance(feature, CalendarFeature):
-        return (USUAL,) if feature.kind == "time" else tuple(map(_of_days, DATES))
+        first_years = {pattern: FIRST_YEAR if has_short_year(pattern) else None for pattern in DATES}
+        days = (Written(dates=(pattern,), first_year=first) for pattern, first in first_years.items())
+        return (USUAL,) if feature.kind == "time" else tuple(days)
     if isinstance(feature, NumericFeature):
         return NUMBERS
     return (USUAL, Written(trim=True)) if isinstance(feature, CategoricalFeature) else (USUAL,)
-
-
-def _of_days(pattern: str) -> Written:
-    return Written(dates=(pattern,), first_year=FIRST_YEAR if has_short_year(pattern) else None)
 
 
 def is_likely(match: re.Match[str]) -> bool:

@@ -83,18 +83,12 @@ def unit_ids(name: str, column: pa.Array) -> pa.Array:
         return column.cast(pa.large_string()).cast(pa.large_binary())
     texts = visible_texts(column.cast(pa.large_string()))
     if pc.any(powers := pc.match_substring_regex(texts, POWER)).as_py():
-        texts = pc.replace_with_mask(
-            texts, powers, pa.array(map(_spell_out, texts.filter(powers).to_pylist()), texts.type)
-        )
+        written = [(power, Decimal(power)) for power in texts.filter(powers).to_pylist()]
+        spelt = [str(int(each)) if each == int(each) and abs(each) < WHOLE else power for power, each in written]
+        texts = pc.replace_with_mask(texts, powers, pa.array(spelt, texts.type))
     texts = pc.replace_substring_regex(texts, r"^\+?(-?[0-9]+)(\.0*)?$", r"\1")
     texts = pc.replace_substring_regex(texts, "^-(0+)$", r"\1")
     return pc.if_else(_names_nobody(texts), None, texts).cast(pa.large_binary())
-
-
-def _spell_out(power: str) -> str:
-    """Return a number written as a POWER in digits, where it is whole and floats tell it from others; else as it is."""
-    number = Decimal(power)
-    return str(int(number)) if number == int(number) and abs(number) < WHOLE else power
 
 
 def visible_texts(texts: pa.Array) -> pa.Array:
