@@ -233,7 +233,7 @@ training/requests: dpserve_verify(. privacy) accountant(. ledger/families) model
 training/rows: dpserve_verify(.) accountant(home system)
 training/rows/kernels: accountant(system)
 training/rows/packed: dpserve_verify(. system) accountant(. system) models(features) training(rows/kernels)
-training/rows/partitions: dpserve_verify(. privacy) accountant(. ledger/families system) models(features parts)
+training/rows/partitions: dpserve_verify(. privacy) accountant(. system) models(features parts)
     training(rows/kernels rows/packed)
 training/rows/people: dpserve_verify(.) accountant(.) models(features) training(rows/kernels rows/packed)
 training/rows/schema: dpserve_verify(. privacy) accountant(. home ledger ledger/families) models(features parts)

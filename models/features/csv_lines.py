@@ -148,16 +148,22 @@ def _find_quote(lines: Sequence[str], form: Form) -> tuple[int | None, int | Non
 
 
 def name_columns(header: Sequence[str]) -> list[str]:
-    """Name each column once: the third is `column 3` where it has no name, and a second `note` is `note (2)`. Blanks
-    about a name are no part of it; line breaks and signs that are not printed are one blank, or nothing.
+    """Name each column once: the third is `column 3` where it has no name, and a second `note` is `note (2)`, or has
+    the next number by which no other is called. Blanks about a name are no part of it; line breaks and signs that are
+    not printed are one blank, or nothing.
     """
-    names: list[str] = []
-    counts = Counter[str]()
-    for at, given in enumerate(header, 1):
-        name = given.strip()
+    own = [name.strip() for name in header]
+    for at, name in enumerate(own):
         if not name.isprintable():
-            name = " ".join("".join(sign for sign in name if sign.isprintable() or sign.isspace()).split())
-        name = name or f"column {at}"
-        counts[name] += 1
-        names.append(name if counts[name] == 1 else f"{name} ({counts[name]})")
+            own[at] = " ".join("".join(sign for sign in name if sign.isprintable() or sign.isspace()).split())
+    names, counts, taken = list[str](), Counter[str](), {*own}
+    first = taken - {""}
+    for at, given in enumerate(own, 1):
+        name = called = given or f"column {at}"
+        while called in taken and given not in first:
+            counts[name] += 1
+            called = f"{name} ({counts[name] + 1})"
+        first.discard(given)
+        taken.add(called)
+        names.append(called)
     return names

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -20,8 +20,8 @@ from accountant.home import Home
 from accountant.ledger.archive import archived
 from dpserve_verify.errors import InputError
 from models.features.notes import notes_of
-from models.features.table_format import USUAL_FORMAT, TableFormat, format_from_json
-from models.features.text_numbers import NO_TEXTS, Numbers
+from models.features.table_format import TableFormat, format_from_json
+from models.features.text_numbers import NO_TEXTS
 from models.onnx.runtime import columns_from_records
 from models.parts.other_noise import read_level
 from models.store.since import growth_since
@@ -33,7 +33,6 @@ from serving.rest import json_schemas
 from serving.wire import csv_tables, file_tables, lists, parquet_tables, tables_in
 from serving.wire.bounds import check_answer
 from serving.wire.errors import JsonBytes, TakesTooLong, TooLarge, json_response
-from serving.wire.kept import Kept, check_kept, kept_of_arrow, kept_of_csv
 from serving.wire.quick_json import quick_json
 from serving.wire.request_bodies import JSON, check_fields, known_query, query_text, read_body, strict_json
 from serving.wire.tables_out import Source, table_answer
@@ -144,20 +143,18 @@ def answer(find: Find, posted: Posted, home: Home | None = None) -> Response:
     """Predict records; answer in JSON, Arrow, CSV or .npy as the client accepts, for Parquet in Arrow. Blocks. `home`:
     that has the schemas and plans, where notes or intervals are wanted.
     """
-    start, kept = perf_counter(), None
+    start, form, table, kept = perf_counter(), posted.form, None, None
     if posted.model is None:
         served, columns = from_records(find, posted.raw, posted.written)
-        form = posted.form
     else:
         served = find(posted.model)
-        written = served.verified.format if posted.written is None else posted.written
-        posted, kept = _unpacked(served, replace(posted, written=written))
-        kind, columns = _table_columns(served, posted, served.verified.runtime.reads, served.verified.runtime.texts)
-        form = posted.form or kind
+        table, kept = _read_table(served, posted)
+        runtime, form = served.verified.runtime, form or table.kind
+        columns = table.read(served.verified.ensemble.features, runtime.reads, runtime.texts)
     label, probabilities = run_model(served, columns)
     notes = ends = None
     if home is not None:
-        inputs = _read_inputs(served, posted)
+        inputs = _read_inputs(served, posted, table)
         if posted.notes:  # by the ranges of the model's dataset
             dataset = served.verified.certificate.form.dataset
             ranges = ranges_of(home, dataset.name, dataset.schema_digest)
@@ -176,49 +173,34 @@ def answer(find: Find, posted: Posted, home: Home | None = None) -> Response:
     return response
 
 
-def _unpacked(served: Served, posted: Posted) -> tuple[Posted, Kept | None]:
-    """Return a table as one that this process reads, and the column that is kept, if any: a file is read, and Parquet
-    unpacked, by a program of its own. What the reader of files gave is written as usual.
+def _read_table(served: Served, posted: Posted) -> tuple[tables_in.Table, csv_tables.Kept | None]:
+    """Return a body's columns, and the one that is kept, if any. A file, or Parquet, is read by a program of its
+    own.
     """
-    features, kept = served.verified.ensemble.features, None
-    if posted.keep:
-        answered = csv_tables.answer_names(served.verified.ensemble.classes)
-        ends = [] if posted.level is None else csv_tables.ENDS
-        check_kept(posted.keep, [*answered, *ends, csv_tables.NOTES])
-    written = posted.written or USUAL_FORMAT
+    ensemble, raw, keep = served.verified.ensemble, posted.raw, posted.keep
+    written = served.verified.format if posted.written is None else posted.written
+    if keep:
+        csv_tables.check_kept(keep, ensemble.classes, posted.level is not None)
     if posted.ending:
-        raw, *rest = file_tables.as_arrow(posted.raw, posted.ending, features, written, RECORDS, posted.keep)
-        if rest:
-            kept = kept_of_arrow(rest[0], posted.keep)
-        return replace(posted, raw=raw, kind=tables_in.STREAM, written=USUAL_FORMAT), kept
-    if posted.kind == csv_tables.CSV:
-        return posted, kept_of_csv(posted.raw, posted.keep, RECORDS, written.form) if posted.keep else None
-    if parquet_tables.is_parquet(posted.raw):
-        names = [feature.name for feature in features]
-        if posted.keep:
-            kept = kept_of_arrow(parquet_tables.as_arrow(posted.raw, [posted.keep], RECORDS), posted.keep)
-        return replace(posted, raw=parquet_tables.as_arrow(posted.raw, names, RECORDS)), kept
-    return posted, None
+        table, kept = file_tables.table_of_file(raw, posted.ending, ensemble.features, written, RECORDS, keep)
+    elif posted.kind == csv_tables.CSV:
+        table = csv_tables.table_of(raw, ensemble.features, RECORDS, written, posted.passes)
+        kept = table.kept(keep) if keep else []
+    elif parquet_tables.is_parquet(raw):
+        table, kept = parquet_tables.table_of(raw, ensemble.features, RECORDS, written, keep)
+    else:
+        table, kept = tables_in.table_of(raw, ensemble.features, RECORDS, written), []
+    return table, (keep, kept) if keep else None
 
 
-def _table_columns(
-    served: Served, posted: Posted, reads: Container[str], texts: Mapping[str, Numbers]
-) -> tuple[str, dict[str, NDArray[Any]]]:
-    """Read a table; return its kind and the columns that are `reads`, of which `texts` become a model's numbers."""
-    raw, features, written = posted.raw, served.verified.ensemble.features, posted.written or USUAL_FORMAT
-    if posted.kind == csv_tables.CSV:
-        return "csv", csv_tables.columns_of(raw, features, reads, RECORDS, written, posted.passes)
-    return tables_in.columns_of(raw, features, reads, RECORDS, texts, written)
-
-
-def _read_inputs(served: Served, posted: Posted) -> dict[str, NDArray[Any]]:
+def _read_inputs(served: Served, posted: Posted, table: tables_in.Table | None) -> dict[str, NDArray[Any]]:
     """Return every feature of each record, also those that the graph passes over."""
     features = served.verified.ensemble.features
-    if posted.model is None:
+    if table is None:
         written = posted.written or served.verified.format
         columns = columns_from_records(features, parse(posted.raw)["records"], RECORDS, NO_TEXTS, written)
     else:
-        columns = _table_columns(served, posted, [feature.name for feature in features], NO_TEXTS)[1]
+        columns = table.read(features, [feature.name for feature in features])
     check_answer(len(columns[features[0].name]), len(features))
     check_time()
     return columns

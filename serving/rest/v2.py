@@ -30,7 +30,7 @@ from serving.wire.errors import json_response
 from serving.wire.quick_json import quick_json
 from serving.wire.request_bodies import JSON, check_fields, known_query, read_body, strict_json
 from serving.wire.tables_in import ANY
-from serving.wire.v2_tensors import columns_of, datatype_of, read_parameters, tensor_of
+from serving.wire.v2_tensors import datatype_of, read_parameters, table_of, tensor_of
 
 JSON_SIZE = "Inference-Header-Content-Length"
 REQUEST = {"inputs": (list,)}
@@ -162,7 +162,9 @@ def answer(find: Find, sent: Sent) -> Response:
     verified = served.verified
     binary = raw[len(head) :]
     wanted = _requested_outputs(body, [output["name"] for output in _outputs(verified.ensemble.classes)])
-    columns = columns_of(body["inputs"], binary, verified.ensemble.features, RECORDS, verified.format)
+    features, runtime = verified.ensemble.features, verified.runtime
+    table = table_of(body["inputs"], binary, features, RECORDS, verified.format)
+    columns = table.read(features, runtime.reads, runtime.texts)
     label, probabilities = run_model(served, columns)
     values = dict(zip(LABEL if verified.ensemble.classes else NUMBER, (label, probabilities), strict=False))
     model_fields = {"model_name": served.name, "model_version": str(served.version)}

@@ -15,10 +15,11 @@ from typing import Any
 
 from dpserve_verify.errors import InputError
 from models.features.features import Feature
-from models.features.table_format import TableFormat
+from models.features.table_format import USUAL_FORMAT, TableFormat
 from serving.wire.bounds import TEXT_BYTES
 from serving.wire.errors import TakesTooLong, TooLarge
 from serving.wire.parquet_tables import REFUSED, VARIABLES
+from serving.wire.tables_in import Table, arrow_columns
 from serving.wire.work_time import WORK_SECONDS, seconds_left
 
 FILE = b"application/octet-stream"
@@ -40,14 +41,23 @@ def ending_of(name: str) -> str:
     return ending
 
 
-def as_arrow(
+def table_of_file(
     raw: bytes, ending: str, features: Sequence[Feature], form: TableFormat, limit: int, keep: str = ""
-) -> list[bytes]:
-    """Return an Arrow stream of the features' columns, and one of that which is to be kept, if any. Blocks, for a
-    second or two. `form`: how it is written.
+) -> tuple[Table, list[str]]:
+    """Return the features' columns of a file written as `form` says, and the texts of the one that is to be kept, if
+    any. Blocks, for a second or two.
 
     Its bytes are only ever in memory. InputError: it cannot be read, or lacks a column; TooLarge; TakesTooLong.
     """
+    stream = _read_alone(raw, ending, features, form, limit, keep)
+    table = Table("arrow", arrow_columns(stream, features, limit, passes=bool(keep)), USUAL_FORMAT)
+    return table, table.kept([*table.columns][-1]) if keep else []
+
+
+def _read_alone(
+    raw: bytes, ending: str, features: Sequence[Feature], form: TableFormat, limit: int, keep: str
+) -> bytes:
+    """Return an Arrow stream of the features' columns, behind them the one that is to be kept, if any."""
     written = form.to_json([feature.name for feature in features])
     asked: dict[str, Any] = {"features": [feature.to_json() for feature in features], "format": written, "keep": keep}
     asked |= {"rows": limit, "bytes": TEXT_BYTES}
@@ -66,12 +76,7 @@ def as_arrow(
                 f"body: the file was not read within {WORK_SECONDS:g} seconds; send it once more, or fewer records"
             ) from None
     if done.returncode == 0:
-        streams, at = list[bytes](), 0
-        while at < len(done.stdout):
-            size, at = int.from_bytes(done.stdout[at : at + 8]), at + 8
-            streams.append(done.stdout[at : at + size])
-            at += size
-        return streams
+        return done.stdout
     if done.returncode != REFUSED:  # ended by a limit, or by its decoder
         raise TooLarge("body: a file that takes too much to read, or harms who does", limit=TEXT_BYTES)
     problem = json.loads(done.stderr.splitlines()[-1])

@@ -12,8 +12,11 @@ from pathlib import Path
 
 from accountant.system.seal import NO_THREADS
 from dpserve_verify.errors import InputError
+from models.features.features import Feature
+from models.features.table_format import TableFormat
 from serving.wire.bounds import TEXT_BYTES
 from serving.wire.errors import TakesTooLong, TooLarge
+from serving.wire.tables_in import Table, arrow_columns
 from serving.wire.work_time import WORK_SECONDS, seconds_left
 
 PARQUET = b"application/vnd.apache.parquet"
@@ -27,6 +30,17 @@ VARIABLES = {**NO_THREADS, "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_
 def is_parquet(raw: bytes) -> bool:
     """Return whether a body is Parquet, by its first bytes."""
     return raw.startswith(MARK)
+
+
+def table_of(
+    raw: bytes, features: Sequence[Feature], limit: int, written: TableFormat, keep: str = ""
+) -> tuple[Table, list[str]]:
+    """Return the features' columns, and the texts of the one that is to be kept, if any, as `as_arrow` unpacks them."""
+    stream = as_arrow(raw, [feature.name for feature in features], limit)
+    table = Table("arrow", arrow_columns(stream, features, limit), written)
+    if not keep:
+        return table, []
+    return table, Table("arrow", arrow_columns(as_arrow(raw, [keep], limit), (), limit, True), written).kept(keep)
 
 
 def as_arrow(raw: bytes, names: Sequence[str], limit: int) -> bytes:

@@ -7,9 +7,10 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from pyarrow import ipc
 from accountant.errors import RecordError
 from accountant.system.numpy_files import literal
 from dpserve_verify.errors import InputError
-from models.features.column_law import Misfit, read_column, read_texts
+from models.features.column_law import Misfit, is_text, plain_column, read_column, read_texts
 from models.features.csv_lines import name_columns
 from models.features.features import MISSING_TEXT, CalendarFeature, CategoricalFeature, Feature
 from models.features.table_format import USUAL_FORMAT, TableFormat
@@ -32,6 +33,7 @@ from serving.wire.errors import TooLarge
 from serving.wire.work_time import check_time
 
 Feed = dict[str, NDArray[Any]]
+Column: TypeAlias = "pa.Array | pa.ChunkedArray | NDArray[np.float64]"
 
 STREAM, FILE = b"application/vnd.apache.arrow.stream", b"application/vnd.apache.arrow.file"
 NPY = b"application/x-npy"
@@ -43,42 +45,59 @@ MAX_TEXT_BYTES = 1000  # bytes of a text that are read, whatever the categories 
 MAGIC = b"\x93NUMPY"
 
 
-def columns_of(
-    raw: bytes,
-    features: Sequence[Feature],
-    reads: Container[str],
-    limit: int,
-    texts: Mapping[str, Numbers] = NO_TEXTS,
-    form: TableFormat = USUAL_FORMAT,
-) -> tuple[str, Feed]:
-    """Read a body, written as `form` says; return "arrow" or "npy", and columns (n,) for `OnnxModel.infer`. All are
-    checked, those that the model `reads` are returned; of Arrow, those of its `texts` as the numbers that it makes of
-    them.
+@dataclass(frozen=True)
+class Table:
+    """A body as columns (n,) with the names that `name_columns` gives them, among them all features of a model, and how
+    their values are written; numbers in NumPy's arrays are what the model compares. `kind`: "arrow", "csv",
+    "npy" or "v2".
+    """
 
-    The columns are exactly the features, in any order; a plain .npy has them in the model's order. Null, NaN and the
-    empty text are missing. InputError: neither form, or spoilt; RecordError: not the model's columns, or a value that
-    does not fit; TooLarge: more than `limit` records.
+    kind: str
+    columns: Mapping[str, Column]
+    written: TableFormat
+
+    def read(self, features: Sequence[Feature], reads: Container[str], texts: Mapping[str, Numbers] = NO_TEXTS) -> Feed:
+        """Return columns (n,) for `OnnxModel.infer`, by the law of columns. All are checked, those that the model
+        `reads` are returned; those of its `texts` as the numbers that it makes of them. Null, NaN and the empty text
+        are missing. RecordError: a value that does not fit.
+        """
+        room, feed = Room(), Feed()
+        for feature in features:
+            column, written = self.columns[feature.name], self.written.written_as(feature.name)
+            is_any = not isinstance(column, np.ndarray) and is_text(column.type)
+            if feature.name in reads or not (is_any and isinstance(feature, CategoricalFeature)):  # which any text fits
+                feed[feature.name] = _read(feature, column, room, written, texts.get(feature.name))
+        return feed
+
+    def kept(self, name: str) -> list[str]:
+        """Return the cells of a column as texts, as they stand. InputError where there is none."""
+        if name not in self.columns:
+            raise InputError(f"keep {name[:80]!r}: the header has no column of that name")
+        return list(plain_column(self.columns[name]).cast(pa.string()).fill_null("").to_pylist())
+
+
+def table_of(raw: bytes, features: Sequence[Feature], limit: int, written: TableFormat = USUAL_FORMAT) -> Table:
+    """Read a body in Arrow or .npy, its values `written` so.
+
+    The columns are exactly the features, in any order; a plain .npy has them in the model's order. InputError: neither
+    form, or spoilt; RecordError: not the model's columns, or a type that none may have; TooLarge: more than `limit`
+    records.
     """
     if raw.startswith(MAGIC):
-        return "npy", _from_array(_array(raw), features, limit, form)
-    table, room = _table(raw, features, limit), Room()
-    needed = [feature for feature in features if feature.name in reads or not isinstance(feature, CategoricalFeature)]
-    return "arrow", {
-        feature.name: _arrow_column(
-            feature, table[feature.name], room, form.written_as(feature.name), texts.get(feature.name)
-        )
-        for feature in needed
-    }
+        return Table("npy", _from_array(_array(raw), features, limit), written)
+    return Table("arrow", arrow_columns(raw, features, limit), written)
 
 
 # Arrow
 
 
-def _table(raw: bytes, features: Sequence[Feature], limit: int) -> pa.Table:
-    """Read the whole table and validate it; its columns are checked before any batch is read."""
+def arrow_columns(raw: bytes, features: Sequence[Feature], limit: int, passes: bool = False) -> dict[str, Column]:
+    """Read the whole table and validate it; its columns are checked before any batch is read: others than the features
+    are refused, unless it `passes` over them.
+    """
     try:
         with ipc.open_stream(check_messages(raw)) as reader:
-            names = check_names(reader.schema.names, features)
+            names = check_names(reader.schema.names, features, passes)
             for feature in features:
                 with columns_by_law(feature):  # a type that no column may have is refused before any is read
                     read_column(feature, pa.array([], reader.schema.field(names.index(feature.name)).type))
@@ -89,9 +108,9 @@ def _table(raw: bytes, features: Sequence[Feature], limit: int) -> pa.Table:
                     raise TooLarge(f"records: more than {limit}; at most that many a request", limit=limit)
                 batches.append(batch)
             check_cells(records, len(features))
-            table = pa.Table.from_batches(batches, reader.schema).rename_columns(names)
+            table = pa.Table.from_batches(batches, reader.schema)
         table.validate(full=True)
-        return table
+        return dict(zip(names, table.columns, strict=True))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"body: not Arrow IPC ({type(error).__name__})") from None
 
@@ -113,28 +132,37 @@ def check_names(given: Sequence[str], features: Sequence[Feature], passes: bool 
 
 
 @contextmanager
-def columns_by_law(feature: Feature) -> Iterator[None]:
-    """Turn a Misfit within into the RecordError of this field."""
+def columns_by_law(feature: Feature, start: int = 0) -> Iterator[None]:
+    """Turn a Misfit within into the RecordError of this field, whose first record is `start`."""
     try:
         yield
     except Misfit as misfit:
         if misfit.row is None:
             raise RecordError(f"{feature.name}: {misfit.problem}", field=feature.name) from None
-        where = f"records[{misfit.row}].{feature.name}"
-        raise RecordError(f"{where}: {misfit.problem}", record=misfit.row, field=feature.name) from None
+        record = start + misfit.row
+        where = f"records[{record}].{feature.name}"
+        raise RecordError(f"{where}: {misfit.problem}", record=record, field=feature.name) from None
 
 
-def _arrow_column(
-    feature: Feature, column: pa.ChunkedArray, room: Room, written: Written, numbers: Numbers | None = None
+def _read(
+    feature: Feature,
+    column: Column,
+    room: Room,
+    written: Written,
+    numbers: Numbers | None,
 ) -> NDArray[Any]:
     check_time()
+    if isinstance(column, np.ndarray):
+        return column
     if not isinstance(feature, CategoricalFeature):
         with columns_by_law(feature):
-            return read_column(feature, column.combine_chunks(), written)
+            return read_column(feature, column, written)
     parts: list[NDArray[Any]] = []
-    for chunk in column.chunks:  # each may have its own dictionary
-        with columns_by_law(feature):
+    start = 0
+    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:  # each may have its own dictionary
+        with columns_by_law(feature, start):
             texts = read_texts(feature.values, chunk, written)
+        start += len(chunk)
         if numbers is not None:
             parts.append(_arrow_numbers(numbers, texts))
         elif pa.types.is_dictionary(texts.type):
@@ -224,7 +252,7 @@ def _header(raw: bytes) -> tuple[np.dtype[Any], bool, tuple[int, ...], int]:
         raise InputError("body: a form of .npy that is not known")
     start = 8 + wide + size
     try:
-        header = literal(raw[8 + wide : start].decode())
+        header = literal(raw[8 + wide : start].decode("utf-8" if raw[6:7] == b"\3" else "latin-1"))
         shape, fortran = header["shape"], header["fortran_order"]
         good = (
             type(shape) is tuple
@@ -238,7 +266,7 @@ def _header(raw: bytes) -> tuple[np.dtype[Any], bool, tuple[int, ...], int]:
         raise InputError("body: a .npy whose header cannot be read") from None
 
 
-def _from_array(array: NDArray[Any], features: Sequence[Feature], limit: int, form: TableFormat) -> Feed:
+def _from_array(array: NDArray[Any], features: Sequence[Feature], limit: int) -> dict[str, Column]:
     """Return the columns of an array: fields by their names, or plain numbers (n, features) where no feature is a
     text.
     """
@@ -252,12 +280,10 @@ def _from_array(array: NDArray[Any], features: Sequence[Feature], limit: int, fo
     if len(array) > limit:
         raise TooLarge(f"records: {len(array)}; at most {limit} a request", limit=limit)
     check_cells(len(array), len(features))
-    return {
-        feature.name: _array_column(feature, cells[feature.name], form.written_as(feature.name)) for feature in features
-    }
+    return {feature.name: _array_column(feature, cells[feature.name]) for feature in features}
 
 
-def _array_column(feature: Feature, cells: NDArray[Any], written: Written) -> NDArray[Any]:
+def _array_column(feature: Feature, cells: NDArray[Any]) -> Column:
     check_time()
     if cells.ndim != 1:
         raise RecordError(f"{feature.name}: holds arrays; must be one value a record", field=feature.name)
@@ -268,15 +294,7 @@ def _array_column(feature: Feature, cells: NDArray[Any], written: Written) -> ND
     elif cells.dtype.kind not in "biufM":
         wanted = "must be numbers, truth values, dates or texts (numpy's U)"
         raise RecordError(f"{feature.name}: holds {str(cells.dtype)[:60]}; {wanted}", field=feature.name)
-    with columns_by_law(feature):
-        column = pa.array(np.ascontiguousarray(cells, cells.dtype.newbyteorder("=")))
-        values = read_column(feature, column, written)
-    return as_texts(values) if isinstance(feature, CategoricalFeature) else values
-
-
-def as_texts(values: NDArray[Any]) -> NDArray[Any]:
-    """Return texts (n,), what is missing being the empty one."""
-    return np.array([MISSING_TEXT if text is None else text for text in values.tolist()], object)
+    return pa.array(np.ascontiguousarray(cells, cells.dtype.newbyteorder("=")))
 
 
 def _array_texts(feature: Feature, cells: NDArray[Any]) -> NDArray[Any]:

@@ -20,8 +20,7 @@ from starlette.responses import Response
 
 from dpserve_verify.errors import InputError
 from models.features.notes import Note, note_text
-from serving.wire.csv_tables import ENDS, NOTES, csv_of
-from serving.wire.kept import Kept
+from serving.wire.csv_tables import ENDS, NOTES, Kept, csv_of
 from serving.wire.tables_in import NPY, STREAM
 
 Classes = tuple[str | int, ...]

@@ -11,7 +11,7 @@ over.
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import chain
 from typing import Any, NoReturn
 
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from accountant.errors import RecordError
 from dpserve_verify.errors import InputError
-from models.features.column_law import read_column
 from models.features.features import (
     MISSING_TEXT,
     CalendarFeature,
@@ -30,11 +29,10 @@ from models.features.features import (
     encodable,
 )
 from models.features.table_format import USUAL_FORMAT, TableFormat
-from models.features.written import Written
 from serving.wire.bounds import check_cells
 from serving.wire.errors import TooLarge
 from serving.wire.request_bodies import check_fields, strict_json
-from serving.wire.tables_in import Feed, as_texts, columns_by_law
+from serving.wire.tables_in import Column, Table
 from serving.wire.work_time import check_time
 
 FLOATS = {"FP16": "<f2", "FP32": "<f4", "FP64": "<f8"}
@@ -56,16 +54,14 @@ def datatype_of(feature: Feature) -> str:
     return "BYTES" if isinstance(feature, CategoricalFeature | CalendarFeature) else "FP64"
 
 
-def columns_of(
-    tensors: Sequence[Any], binary: bytes, features: Sequence[Feature], limit: int, form: TableFormat = USUAL_FORMAT
-) -> Feed:
-    """Read the request's inputs, written as `form` says, into columns (n,) for `OnnxModel.infer`. InputError: not of
-    the protocol's form; RecordError: not the model's features, or a value that does not fit; TooLarge: more than
-    `limit` records.
+def table_of(
+    tensors: Sequence[Any], binary: bytes, features: Sequence[Feature], limit: int, written: TableFormat = USUAL_FORMAT
+) -> Table:
+    """Read the request's inputs, `written` so. InputError: not of the protocol's form; RecordError: not the model's
+    features; TooLarge: more than `limit` records.
     """
-    form = form.of_json
     by_name = {feature.name: feature for feature in features}
-    columns: Feed = {}
+    columns: dict[str, Column] = {}
     count, start = None, 0
     for tensor in tensors:
         fields = check_fields(tensor, INPUT, INPUT_MORE)
@@ -75,16 +71,16 @@ def columns_of(
         check_time()
         if end > len(binary):
             raise InputError(f"{BINARY_SIZE}: more bytes than there are after the JSON")
-        columns[feature.name] = _column(feature, fields, binary[start:end], count, form.written_as(feature.name))
+        columns[feature.name] = _column(feature, fields, binary[start:end], count)
         start = end
     if start != len(binary):
         raise InputError(f"body: {len(binary) - start} bytes that belong to no input")
     for name in by_name.keys() - columns.keys():
         raise RecordError(f"{name}: is missing (NaN or the empty text says that it is not known)", field=name)
-    return columns
+    return Table("v2", columns, written.of_json)
 
 
-def _feature(fields: Mapping[str, Any], known: Mapping[str, Feature], before: Feed) -> Feature:
+def _feature(fields: Mapping[str, Any], known: Mapping[str, Feature], before: Container[str]) -> Feature:
     name = fields["name"]
     if name not in known:
         raise RecordError(f"{name[:80]!r}: is not a field of this model", field=name[:80])
@@ -126,21 +122,16 @@ def _count(fields: Mapping[str, Any], before: int | None, limit: int) -> int:
     return int(shape[0])
 
 
-def _column(feature: Feature, fields: Mapping[str, Any], raw: bytes, count: int, written: Written) -> NDArray[Any]:
+def _column(feature: Feature, fields: Mapping[str, Any], raw: bytes, count: int) -> Column:
     kind, data = fields["datatype"], fields.get("data")
     if kind != "BYTES" and kind not in NUMBERS and kind != "BOOL":
         _misfit(feature, f"datatype {kind[:20]!r} is not known; {datatype_of(feature)} fits")
     cells = _flat(data, count) if data is not None else None
     if kind == "BYTES":
         texts = _read_texts(feature, raw, count) if cells is None else _given_texts(feature, cells)
-        column = pa.array(_decode_texts(feature, texts, read_parameters(fields).get("content_type")))
-    else:
-        column = _raw_numbers(kind, raw, count) if cells is None else _given_numbers(feature, kind, cells)
-        if isinstance(feature, CalendarFeature) and kind != "BOOL":
-            return _compared(feature, column)
-    with columns_by_law(feature):
-        values = read_column(feature, column, written)
-    return as_texts(values) if isinstance(feature, CategoricalFeature) else values
+        return pa.array(_decode_texts(feature, texts, read_parameters(fields).get("content_type")), pa.string())
+    column = _raw_numbers(kind, raw, count) if cells is None else _given_numbers(feature, kind, cells)
+    return _compared(feature, column) if isinstance(feature, CalendarFeature) and kind != "BOOL" else column
 
 
 def _raw_numbers(kind: str, raw: bytes, count: int) -> pa.Array:

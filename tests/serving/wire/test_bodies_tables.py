@@ -23,7 +23,7 @@ from serving.http.compression import pack, unpack
 from serving.wire.errors import TooLarge, WrongMediaType
 from serving.wire.quick_json import quick_json
 from serving.wire.request_bodies import strict_json
-from serving.wire.tables_in import columns_of
+from serving.wire.tables_in import table_of
 
 FEATURES = (
     NumericFeature("age", (20.0, 40.0)),
@@ -72,7 +72,7 @@ def rows(*cells, dtype=DTYPE):
 
 
 def read(raw, features=FEATURES, limit=10):
-    return columns_of(raw, features, READS, limit)[1]
+    return table_of(raw, features, limit).read(features, READS)
 
 
 def same(one, other):
@@ -108,7 +108,7 @@ def test_arrow_texts_become_the_numbers_that_the_model_makes_of_them(colours):
     for column in [*kinds, *([pa.nulls(4)] if colours[0] is None and colours[-1] is None else [])]:
         whole = pa.table({"age": pa.nulls(4), "colour": column, "member": pa.nulls(4)})
         for chunk in (2, 4):
-            _, found = columns_of(stream(whole, chunk=chunk), FEATURES, READS, 10, {"colour": KNOWN})
+            found = table_of(stream(whole, chunk=chunk), FEATURES, 10).read(FEATURES, READS, {"colour": KNOWN})
             assert found["colour"].dtype == np.float32
             assert found["colour"].tolist() == wanted
 
@@ -134,7 +134,7 @@ def test_columns_of_nulls_and_tables_of_nothing():
 
 
 def test_of_texts_those_that_the_model_reads_come_out():
-    assert columns_of(stream(table()), FEATURES, {"member"}, 10)[1].keys() == {"age", "member"}
+    assert table_of(stream(table()), FEATURES, 10).read(FEATURES, {"member"}).keys() == {"age", "member"}
 
 
 def test_npy_of_fields_and_of_plain_numbers():

@@ -15,9 +15,9 @@ from accountant.errors import RecordError
 from dpserve_verify.errors import DpserveError, InputError
 from models.features.column_law import Misfit, read_numbers
 from models.features.features import BooleanFeature, CategoricalFeature, DateFeature, NumericFeature, TimeFeature
-from models.features.table_format import TableFormat, format_from_json
+from models.features.table_format import USUAL_FORMAT, TableFormat, format_from_json
 from models.features.written import Form, Written
-from serving.wire.csv_tables import columns_of, csv_of
+from serving.wire.csv_tables import csv_of, table_of
 from serving.wire.errors import TooLarge
 from training.rows.tables.row_files import read_columns, write_predictions
 
@@ -38,8 +38,12 @@ lines"
 """
 
 
+def read_raw(raw, features=FEATURES, limit=10, written=USUAL_FORMAT, passes=False):
+    return table_of(raw, features, limit, written, passes).read(features, {feature.name for feature in features})
+
+
 def read(text, limit=10):
-    return columns_of(text.encode(), FEATURES, READS, limit)
+    return read_raw(text.encode(), limit=limit)
 
 
 @pytest.mark.parametrize("text", [GOOD, GOOD.replace("\n", "\r\n"), "\ufeff" + GOOD])
@@ -81,16 +85,16 @@ def test_what_does_not_fit_is_named(text, kind, said):
 
 def test_dates_are_iso():
     features = (DateFeature("born", (0.0,)), TimeFeature("at", (60.0,)))
-    found = columns_of(b"at,born\n00:01:00,1970-01-02\n,NA\n", features, {"born", "at"}, 10)
+    found = read_raw(b"at,born\n00:01:00,1970-01-02\n,NA\n", features)
     np.testing.assert_array_equal(found["born"], [1, np.nan])
     np.testing.assert_array_equal(found["at"], [60, np.nan])
     with pytest.raises(RecordError, match=r"records\[0\].born: not a date written YYYY-MM-DD"):
-        columns_of(b"at,born\n00:01:00,1.2.1970\n", features, {"born", "at"}, 10)
+        read_raw(b"at,born\n00:01:00,1.2.1970\n", features)
 
 
 def test_bytes_that_are_no_text():
     with pytest.raises(InputError, match="UTF-8"):
-        columns_of(b"age,job,employed\n1,\xff,true\n", FEATURES, READS, 10)
+        read_raw(b"age,job,employed\n1,\xff,true\n")
 
 
 def test_a_long_text_is_another_one():
@@ -136,15 +140,15 @@ def test_a_file_that_is_sent_as_it_is_is_read_as_it_is_written():
     }
     text = "Größe; age;job;employed\n1;1.234,5;clerk;ja\n2;-9;keiner;nein\n3;?;cook, or so;\n4;12345;x;ja\n"
     file = TableFormat(Form(";", "cp1252"), written)
-    found = columns_of(text.encode("cp1252"), FEATURES, READS, 10, file, True)
+    found = read_raw(text.encode("cp1252"), written=file, passes=True)
     np.testing.assert_array_equal(found["age"], [1234.5, np.nan, np.nan, 12345])
     np.testing.assert_array_equal(found["employed"], [1, 0, np.nan, 1])
     assert found["job"].tolist() == ["clerk", "", "cook, or so", "x"]
     for wrong, said in (("1.23,5", "not a number"), ("1.2345", "not a number"), ("1,234.5", "not a number")):
         with pytest.raises(RecordError, match=said):
-            columns_of(f"age;job;employed\n{wrong};clerk;ja\n".encode("cp1252"), FEATURES, READS, 10, file, True)
+            read_raw(f"age;job;employed\n{wrong};clerk;ja\n".encode("cp1252"), written=file, passes=True)
     with pytest.raises(RecordError, match=r"records\[0\]: has 4 cells"):
-        columns_of(b"age;job;employed\n1;2;3;4\n", FEATURES, READS, 10, file, True)
+        read_raw(b"age;job;employed\n1;2;3;4\n", written=file, passes=True)
 
 
 @pytest.mark.parametrize(

@@ -45,18 +45,18 @@ def arrow(columns):
     sink, table = io.BytesIO(), pa.table(columns)
     with ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    return tables_in.columns_of(sink.getvalue(), FEATURES, NUMBERS.keys(), 10)[1]
+    return tables_in.table_of(sink.getvalue(), FEATURES, 10).read(FEATURES, NUMBERS.keys())
 
 
 def npy(array):
     sink = io.BytesIO()
     np.save(sink, array)
-    return tables_in.columns_of(sink.getvalue(), FEATURES, NUMBERS.keys(), 10)[1]
+    return tables_in.table_of(sink.getvalue(), FEATURES, 10).read(FEATURES, NUMBERS.keys())
 
 
 def v2(columns, kind):
     tensors = [{"name": name, "shape": [3], "datatype": kind, "data": cells} for name, cells in columns.items()]
-    return v2_tensors.columns_of(tensors, b"", FEATURES, 10)
+    return v2_tensors.table_of(tensors, b"", FEATURES, 10).read(FEATURES, NUMBERS.keys())
 
 
 def test_every_door_reads_the_same_number():
@@ -70,7 +70,7 @@ def test_every_door_reads_the_same_number():
     same(v2({name: [None if each != each else each for each in numbers] for name, numbers in NUMBERS.items()}, "FP64"))
     raw = b"".join(len(text).to_bytes(4, "little") + text.encode() for text in ("2020-01-03", "", "2020-01-11"))
     tensor = {"name": "came", "shape": [3], "datatype": "BYTES", "parameters": {"binary_data_size": len(raw)}}
-    assert v2_tensors.columns_of([tensor], raw, (CAME,), 10)["came"][2] == 18272
+    assert v2_tensors.table_of([tensor], raw, (CAME,), 10).read((CAME,), {"came"})["came"][2] == 18272
     assert [v2_tensors.datatype_of(each) for each in FEATURES] == ["BYTES"] * 3
     cells = list(zip(*[[text or "" for text in texts[name]] for name in NUMBERS], strict=True))
     same(npy(np.array(cells, [(name, "U30") for name in NUMBERS])))

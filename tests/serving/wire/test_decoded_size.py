@@ -35,7 +35,7 @@ from serving.wire.bounds import (
     count_byte,
 )
 from serving.wire.errors import TakesTooLong, TooLarge, TooManyRequests
-from serving.wire.tables_in import columns_of
+from serving.wire.tables_in import table_of
 from serving.wire.work_time import check_time, in_turn
 from training.jobs import job
 from training.requests import JobRequest
@@ -134,10 +134,12 @@ def test_texts_longer_than_every_category_are_other_and_take_no_room():
     plain = pa.array(texts)
     for column in (plain, plain.cast(pa.large_string()), plain.dictionary_encode()):
         raw = hostile_bodies.stream(pa.table({"education": column}), 2)
-        assert columns_of(raw, (feature,), {"education"}, 10)[1]["education"].tolist() == wanted
+        assert table_of(raw, (feature,), 10).read((feature,), {"education"})["education"].tolist() == wanted
     shared = pa.DictionaryArray.from_arrays(pa.array(np.zeros(20_000, "i4")), pa.array(["x" * 5000]))
     with pytest.raises(TooLarge) as caught:  # a category of five thousand, twenty thousand times
-        columns_of(hostile_bodies.stream(pa.table({"education": shared})), (feature,), {"education"}, 20_000)
+        table_of(hostile_bodies.stream(pa.table({"education": shared})), (feature,), 20_000).read(
+            (feature,), {"education"}
+        )
     assert caught.value.details == {"limit": TEXT_BYTES}
 
 

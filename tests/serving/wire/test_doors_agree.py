@@ -28,8 +28,9 @@ from models.features.features import (
     NumericFeature,
     TimeFeature,
 )
+from models.features.table_format import USUAL_FORMAT
 from models.onnx.runtime import columns_from_records
-from serving.wire import csv_tables, parquet_tables, tables_in, v2_tensors
+from serving.wire import csv_tables, file_tables, tables_in, v2_tensors
 from training.rows.tables.data import encode_column
 from training.rows.tables.row_files import read_columns
 
@@ -137,20 +138,21 @@ def stream(table):
 
 
 def of_arrow(folder, feature, column):
-    return tables_in.columns_of(stream(pa.table({NAME: column})), [feature], {NAME}, 10)[1][NAME]
+    return tables_in.table_of(stream(pa.table({NAME: column})), [feature], 10).read([feature], {NAME})[NAME]
 
 
 def of_parquet(folder, feature, column):
     sink = io.BytesIO()
     parquet.write_table(pa.table({NAME: column}), sink)
-    raw = parquet_tables.as_arrow(sink.getvalue(), [feature.name], 10)
-    return tables_in.columns_of(raw, [feature], {NAME}, 10)[1][NAME]
+    table, _ = file_tables.table_of_file(sink.getvalue(), ".parquet", [feature], USUAL_FORMAT, 10)
+    return table.read([feature], {NAME})[NAME]
 
 
 def of_csv(folder, feature, column):
     sink = io.BytesIO()
     csv.write_csv(pa.table({NAME: column, "at": range(len(column))}), sink)
-    return csv_tables.columns_of(sink.getvalue(), [feature, NumericFeature("at", ())], {NAME}, 10)[NAME]
+    features = [feature, NumericFeature("at", ())]
+    return csv_tables.table_of(sink.getvalue(), features, 10).read(features, {NAME})[NAME]
 
 
 def cells_of(column):
@@ -171,7 +173,7 @@ def of_v2(folder, feature, column):
     if kind is None or (isinstance(feature, CalendarFeature) and kind != "BYTES"):
         raise pa.ArrowNotImplementedError("V2 has no such tensor")
     tensor = {"name": NAME, "shape": [len(cells)], "datatype": kind, "data": cells}
-    return v2_tensors.columns_of([tensor], b"", [feature], 10)[NAME]
+    return v2_tensors.table_of([tensor], b"", [feature], 10).read([feature], {NAME})[NAME]
 
 
 def of_npy(folder, feature, column):
@@ -184,7 +186,7 @@ def of_npy(folder, feature, column):
     array = np.empty(len(cells), [(NAME, cells.dtype)])
     array[NAME] = cells
     np.save(sink, array)
-    return tables_in.columns_of(sink.getvalue(), [feature], {NAME}, 10)[1][NAME]
+    return tables_in.table_of(sink.getvalue(), [feature], 10).read([feature], {NAME})[NAME]
 
 
 DOORS = {

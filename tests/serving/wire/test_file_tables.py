@@ -9,7 +9,6 @@ from datetime import date
 import ledgers
 import pytest
 from in_process import Site
-from pyarrow import ipc
 from workbooks import write_workbook
 
 from accountant.home import Home
@@ -18,10 +17,10 @@ from models.features.features import BooleanFeature, CategoricalFeature, Numeric
 from models.features.table_format import USUAL_FORMAT, TableFormat
 from models.features.written import Form
 from serving.rest import models
-from serving.wire import file_tables, parquet_tables, work_time
+from serving.wire import file_tables, work_time
 from serving.wire.errors import TooLarge
-from serving.wire.file_tables import as_arrow, ending_of
-from training.rows.sources import files, unpacked
+from serving.wire.file_tables import ending_of, table_of_file
+from training.rows.sources import files
 
 FEATURES = (NumericFeature("age", (30.0,)), CategoricalFeature("job", ("cook", "nurse")), BooleanFeature("own"))
 ROWS = [["id", "age", "job", "own", "day"], ["007", 20, "cook", True, date(2026, 1, 1)], ["p2", None, "", None, None]]
@@ -39,13 +38,12 @@ def book(tmp_path):
 
 
 def test_a_workbook_is_read_as_files_are_and_what_is_kept_comes_along(book):
-    table, kept = (
-        ipc.open_stream(stream).read_all().to_pydict()
-        for stream in as_arrow(book, ".xlsx", FEATURES, USUAL_FORMAT, 9, "id")
-    )
-    assert table["age"] == [20, None]
-    assert (table["job"], table["own"], kept) == (["cook", None], [True, None], {"id": ["007", "p2"]})
-    assert list(table) == [feature.name for feature in FEATURES]  # other columns are passed over
+    table, kept = table_of_file(book, ".xlsx", FEATURES, USUAL_FORMAT, 9, "id")
+    cells = {name: column.to_pylist() for name, column in table.columns.items()}
+    assert cells["age"] == [20, None]
+    assert (cells["job"], cells["own"], kept) == (["cook", None], [True, None], ["007", "p2"])
+    assert len(cells) == len(FEATURES) + 1  # other columns are passed over
+    assert table_of_file(book, ".xlsx", FEATURES, USUAL_FORMAT, 9, "age")[1] == ["20", ""]  # as it stands
 
 
 def test_what_cannot_be_read_is_refused_in_words(book, tmp_path):
@@ -59,17 +57,16 @@ def test_what_cannot_be_read_is_refused_in_words(book, tmp_path):
         (book, ".sav", FEATURES, "save it"),
     ):
         with pytest.raises(InputError, match=why):
-            as_arrow(raw, ending, features, USUAL_FORMAT, 9)
-    assert as_arrow(two, ".xlsx", FEATURES, TableFormat(Form(sheet="B")), 9)
+            table_of_file(raw, ending, features, USUAL_FORMAT, 9)
+    assert table_of_file(two, ".xlsx", FEATURES, TableFormat(Form(sheet="B")), 9)
     with pytest.raises(TooLarge, match="more than 1 records"):
-        as_arrow(book, ".xlsx", FEATURES, USUAL_FORMAT, 1)
+        table_of_file(book, ".xlsx", FEATURES, USUAL_FORMAT, 1)
     with pytest.raises(InputError, match=r"must end in \.parquet, \.xlsx"):
         ending_of("people.exe")
 
 
-def test_the_endings_and_the_codes_are_those_of_the_programs():
+def test_the_endings_are_those_of_the_program():
     assert set(file_tables.ENDINGS) == {*files.ENDINGS}
-    assert parquet_tables.REFUSED == unpacked.REFUSED
     assert file_tables.PROGRAM.exists()
 
 

@@ -24,7 +24,7 @@ from serving.rest import models
 from serving.wire import parquet_tables, work_time
 from serving.wire.errors import TakesTooLong, TooLarge
 from serving.wire.parquet_tables import as_arrow
-from serving.wire.tables_in import columns_of
+from serving.wire.tables_in import table_of
 from training.rows.sources import unpacked
 
 FEATURES = (NumericFeature("age", (30.0,)), CategoricalFeature("job", ("cook", "nurse")), BooleanFeature("own.er"))
@@ -73,8 +73,7 @@ def test_columns_are_those_of_the_file_however_it_was_written(options):
     stream = as_arrow(body(**options), NAMES, LIMIT)
     with ipc.open_stream(stream) as reader:
         assert sorted(reader.schema.names) == ["age", "job", "own.er"]  # the other column is not unpacked
-    kind, columns = columns_of(stream, FEATURES, {"age", "job", "own.er"}, LIMIT)
-    assert kind == "arrow"
+    columns = table_of(stream, FEATURES, LIMIT).read(FEATURES, {"age", "job", "own.er"})
     np.testing.assert_array_equal(columns["age"], [20, np.nan, 40])
     np.testing.assert_array_equal(columns["own.er"], [1, np.nan, 0])
     assert columns["job"].tolist() == ["cook", "", "nurse"]

@@ -12,7 +12,7 @@ from accountant.errors import RecordError
 from dpserve_verify.errors import DpserveError, InputError
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from serving.wire.errors import TooLarge
-from serving.wire.v2_tensors import columns_of, datatype_of, tensor_of
+from serving.wire.v2_tensors import datatype_of, table_of, tensor_of
 
 FEATURES = (NumericFeature("age", (20.0, 40.0)), CategoricalFeature("colour", ("red",)), BooleanFeature("member"))
 AGE = {"name": "age", "shape": [2, 1], "datatype": "FP64", "data": [30.5, None]}
@@ -22,7 +22,7 @@ GOOD = (AGE, COLOUR, MEMBER)
 
 
 def read(*tensors, binary=b"", limit=10):
-    return columns_of(list(tensors), binary, FEATURES, limit)
+    return table_of(list(tensors), binary, FEATURES, limit).read(FEATURES, {"age", "colour", "member"})
 
 
 def changed(tensor, **fields):

@@ -70,7 +70,7 @@ def test_columns_are_parted_as_the_schema_says_at_every_door(tmp_path, name):
     [columns] = read_columns(path, schema.features, schema)
     by_name = {"mpg": [18.5, 21, 17.25], "car name": ["chevrolet chevelle", "ford", "buick"]}
     assert {feature: values.tolist() for feature, values in columns.items()} == by_name
-    sent = csv_tables.columns_of(raw, schema.features, by_name, 9, schema.format, True)
+    sent = csv_tables.table_of(raw, schema.features, 9, schema.format, True).read(schema.features, by_name)
     assert {feature: values.tolist() for feature, values in sent.items()} == by_name
 
 
@@ -87,7 +87,7 @@ def test_where_the_schema_says_another_mark_the_remedy_is_the_one_that_parts_the
     assert check_file(mended, path).problems == []
     if raw.startswith(b"sep="):
         with pytest.raises(InputError, match="say `delimiter: semicolon`"):
-            csv_tables.columns_of(raw, plain.features, ["mpg"], 9, plain.format, True)
+            csv_tables.table_of(raw, plain.features, 9, plain.format, True).read(plain.features, ["mpg"])
 
 
 def test_rows_of_blanks_are_counted_and_named_as_they_stand(tmp_path):
@@ -135,7 +135,7 @@ format: {delimiter: tab, encoding: cp1252, sheet: rows}
     assert check_file(parse_schema(text.replace(", sheet: rows", "").encode()), tmp_path / "a.tsv").problems == []
     assert pack(tmp_path / "a.tsv", schema).labels.tolist() == encode_targets(schema, pa.array([1200, 7])).tolist()
     [columns] = read_columns(tmp_path / "a.tsv", schema.features, again)
-    sent = csv_tables.columns_of(raw, schema.features, names, 9, again, True)
+    sent = csv_tables.table_of(raw, schema.features, 9, again, True).read(schema.features, names)
     _, born, seen = schema.features
     for read in (columns, sent):
         assert read["rate"].tolist() == [4.31, 5]
@@ -163,7 +163,7 @@ def test_blanks_about_texts_do_not_count_where_the_schema_says_so(tmp_path, endi
     packed = pack(path, schema)
     assert packed.labels.tolist() == [0, 1, 0, 1]
     [columns] = read_columns(path, schema.features, schema)
-    sent = csv_tables.columns_of(raw, schema.features, ["town"], 9, schema.format, True)
+    sent = csv_tables.table_of(raw, schema.features, 9, schema.format, True).read(schema.features, ["town"])
     for read in (columns, sent):
         assert [text or None for text in read["town"].tolist()] == ["Bonn", "Ulm", None, "New Ulm"]
     plain = parse_schema(yaml.safe_dump({**body, "format": {}}).encode())

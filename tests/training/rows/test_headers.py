@@ -6,7 +6,7 @@ import pytest
 
 from accountant.errors import DataError
 from models.features.features import NumericFeature
-from serving.wire.csv_tables import columns_of
+from serving.wire.csv_tables import table_of
 from training.datasets.file_check import check_file
 from training.rows.schema.schema import parse_schema
 from training.rows.tables.data import read_batches
@@ -67,7 +67,7 @@ def test_a_file_is_cut_as_the_schema_declares(tmp_path, form, text):
     assert batch["y"].to_pylist() == ["no", "yes", "yes"]
     a = NumericFeature("a", ())
     [columns] = read_columns(path, [a], schema)
-    sent = columns_of(text.encode(), [a], {"a"}, 10, schema.format, True)["a"]
+    sent = table_of(text.encode(), [a], 10, schema.format, True).read([a], {"a"})["a"]
     assert [columns["a"].tolist()[0], len(columns["a"])] == [sent.tolist()[0], len(sent)] == [1.5, 3]
     path.write_text(text.replace("-9", "no"))
     [problem] = check_file(schema, path).problems

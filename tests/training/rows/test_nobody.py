@@ -22,7 +22,7 @@ from accountant.errors import DataError
 from models.features.features import NumericFeature
 from models.features.table_format import TableFormat, format_from_text
 from models.features.written import Form
-from serving.wire.csv_tables import columns_of
+from serving.wire.csv_tables import table_of
 from training.datasets.drafts.proposal import SchemaProposal
 from training.datasets.file_check import check_file
 from training.datasets.packing import pack
@@ -97,7 +97,8 @@ def test_a_row_that_is_nobody_is_named_and_its_remedies_leave_people_alone(tmp_p
         if suffix == ".csv":  # over REST the same bytes, with the format that a certificate carries
             carried = TableFormat(schema.form, schema.written).to_text(["amount"])
             assert carried is not None
-            read = columns_of(path.read_bytes(), schema.features, {"amount"}, 100, format_from_text(carried), True)
+            table = table_of(path.read_bytes(), schema.features, 100, format_from_text(carried), True)
+            read = table.read(schema.features, {"amount"})
             np.testing.assert_array_equal(read["amount"], columns["amount"])
 
 

@@ -13,7 +13,7 @@ from accountant.errors import DataError
 from dpserve_verify.errors import InputError
 from models.features.csv_lines import CsvLines, explain_quotes
 from models.features.written import Form
-from serving.wire.csv_tables import columns_of
+from serving.wire.csv_tables import table_of
 from training.datasets.file_check import check_file
 from training.datasets.packing import pack
 from training.rows.schema.schema import parse_schema
@@ -88,7 +88,7 @@ def test_a_quote_that_is_not_closed_swallows_nobody(tmp_path, name, parted):
         "registration": lambda: pack(path, schema),
         "prediction": lambda: [*read_columns(path, features, schema)],
         "columns that are kept": lambda: KeptColumns(path, ["note"], schema).take(1),
-        "a body": lambda: columns_of(text.encode(), features, {"a"}, 1000, schema.format, True),
+        "a body": lambda: table_of(text.encode(), features, 1000, schema.format, True).read(features, {"a"}),
     }
     for door, read in doors.items():
         with pytest.raises((DataError, InputError), match=f"line {line}: a quote opens a cell there and") as refused:

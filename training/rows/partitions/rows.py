@@ -7,12 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.ledger.families.families import Dataset
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.weights import PARTS
 from models.features.features import Feature
@@ -22,6 +21,9 @@ from training.rows.packed.cells import Cells
 from training.rows.partitions import threads
 from training.rows.partitions.partition import BLOCK, InBins, Integers, Partition, Question
 from training.rows.partitions.votes import SignedSums, StateCounts
+
+if TYPE_CHECKING:
+    from accountant.ledger.families.families import Dataset
 
 MOST_ROWS = 1 << 38  # of any dataset: what one row adds to a sum is at most 2^24 units and more where they are fewer
 FEW_ROWS = 1 << 26

@@ -33,6 +33,7 @@ from training.rows.sources.cell_readers import MOST_ABOVE
 from training.rows.sources.cell_tables import SHEETS, STATISTICS, CellTable, split_sheet
 from training.rows.sources.text_bytes import PACKED, RECORDS, TEXT, open_bytes, packing_of
 
+NO_ROWS = ("Empty CSV file", "Could not skip")  # as pyarrow says it of a file that ends with its header
 BATCH_ROWS = READ_BYTES = 1 << 16
 BATCH_BYTES, FIRST_ROWS = 1 << 24, 256
 ARROW = (".arrow", ".feather", ".ipc")
@@ -153,10 +154,14 @@ class ParquetTable:
         rows = self._rows_at_once(file, read)
         if names and rows >= FIRST_ROWS:
             file = self._open()
+        count = 0
         for batch in file.iter_batches(max(FIRST_ROWS, rows), columns=read):
+            count += len(batch)
             called = {stands: [name for name, other in own.items() if other == stands] for stands in read}
             names = [called[stands].pop(0) for stands in batch.schema.names]
             yield pa.RecordBatch.from_arrays(batch.columns, names).select(list(columns))
+        if count != self.most_rows():
+            raise DataError(f"data={self.name}: says that it has {self.most_rows()} rows, and holds {count}")
 
     @cached_property
     def _footer(self) -> pyarrow.parquet.FileMetaData:
@@ -395,6 +400,8 @@ class CsvTable:
         except pa.ArrowInvalid as error:
             if "straddl" in str(error):
                 raise self._refuse(self._longest_row()) from None
+            if str(error).startswith(NO_ROWS):
+                return
             column = re.match(r"In CSV column #(\d+)", str(error))
             if column is None or kinds.get(names[int(column[1])]) != pa.float64():
                 raise

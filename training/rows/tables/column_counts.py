@@ -8,16 +8,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.features.features import CategoricalFeature, Feature, NumericFeature
 from training.rows.packed.cells import Span
-from training.rows.schema.schema import Schema
 from training.rows.tables.near_misses import BLANKS, NearMisses
 from training.rows.tables.remedies import Remedy, Unsaid, describe_remedies, write_anew
+
+if TYPE_CHECKING:
+    from training.rows.schema.schema import Schema
 
 LEAST_LISTED, LEAST_WITHIN = 0.5, 0.1  # of the cells that are there
 MOST_MISSES = 0.01  # of the cells that are there: so many that differ from a listed one in form are asked about

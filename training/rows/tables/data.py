@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,8 +38,6 @@ from training.rows.packed.cells import Cells, Span, declared_ranges, grid_of
 from training.rows.partitions.partition import TARGET_GRID
 from training.rows.partitions.rows import Rows, order_by_weight
 from training.rows.people.people import missing_texts
-from training.rows.schema.row_weight import RowWeight
-from training.rows.schema.schema import Schema, Target
 from training.rows.sources.cell_tables import CellTable
 from training.rows.sources.cells import misfit_error, read_as_written
 from training.rows.sources.encoding import is_utf8
@@ -56,6 +54,10 @@ from training.rows.sources.files import (
 from training.rows.sources.folders import FolderTable, open_table
 from training.rows.tables.column_counts import ColumnCount
 from training.rows.tables.remedies import Remedy, describe_remedies, write_anew
+
+if TYPE_CHECKING:  # a file that is predicted has none
+    from training.rows.schema.row_weight import RowWeight
+    from training.rows.schema.schema import Schema, Target
 
 NO_CLASS = np.uint8(255)  # stored in place of an answer that is missing; there are at most 255 classes, from 0
 NO_NUMBER = np.int32(-(1 << 31))  # the same, far below -TARGET_GRID

@@ -369,13 +369,17 @@ def explaining(schema: Schema, path: Path, unit: str | None = None) -> Iterator[
     try:
         yield
     except DataError as error:
-        known = replace(schema, ignore=(*schema.ignore, *filter(None, [unit])))
-        problems = find_problems(known, path, most=1).problems if split_sheet(path)[0].exists() else []
-        if not problems:
-            raise
-        details = {**error.details, "problem": problems[0].to_json()}
-        own = "row" in error.details and problems[0].column == error.details.get("column") and problems[0].rows
-        raise DataError(str(problems[0]) if own else f"{error.message}. {problems[0]}", **details) from None
+        raise explained(error, replace(schema, ignore=(*schema.ignore, *filter(None, [unit]))), path) from None
+
+
+def explained(error: DataError, schema: Schema, path: Path) -> DataError:
+    """Return a refusal with what `explaining` adds to it."""
+    problems = find_problems(schema, path, most=1).problems if split_sheet(path)[0].exists() else []
+    if not problems:
+        return error
+    details = {**error.details, "problem": problems[0].to_json()}
+    own = "row" in error.details and problems[0].column == error.details.get("column") and problems[0].rows
+    return DataError(str(problems[0]) if own else f"{error.message}. {problems[0]}", **details)
 
 
 def _below_titles(schema: Schema, table: Table, note: Callable[..., None]) -> Table:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from accountant.errors import DataError
+from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import replacing
 from dpserve_verify.system.printable import uncomputed
@@ -24,14 +25,18 @@ from models.features.features import CategoricalFeature, Feature, RawColumns
 from models.features.table_format import USUAL_FORMAT, TableFormat
 from models.features.written import PLAIN, Form
 from models.parts.answers import ClassLabel
-from training.rows.schema.schema import Schema
 from training.rows.sources.cells import typed_column
 from training.rows.sources.files import Table
 from training.rows.sources.folders import open_table
 from training.rows.tables.data import raw_values, reading, written_batches
-from training.rows.tables.file_check import explaining
 
-Declared: TypeAlias = Schema | TableFormat | None  # what says how a file is written; None: as usual
+if TYPE_CHECKING:
+    from training.rows.schema import schema
+    from training.rows.tables import file_check
+else:  # which look at a file that does not fit
+    schema, file_check = later("training.rows.schema.schema"), later("training.rows.tables.file_check")
+
+Declared: TypeAlias = "schema.Schema | TableFormat | None"  # what says how a file is written; None: as usual
 TOLD = ("value", "low", "high")  # of a figure
 
 
@@ -40,12 +45,16 @@ def read_columns(path: Path, features: Sequence[Feature], form: Declared = None)
     `form`: how the file is written; None: as usual.
     """
     form = form or USUAL_FORMAT
-    start, written = 0, {feature.name: form.written_as(feature.name) for feature in features}
-    other_names = tuple(name for name in column_types(path, form.form) if name not in written)
-    with explaining(Schema((), 1, tuple(features), other_names, "", form=form.form, written=written), path):
+    start, form = 0, form if isinstance(form, TableFormat) else form.format
+    column_types(path, form.form)  # raises what no look at the rows explains
+    try:
         for batch in file_batches(path, features, form):
             yield {feature.name: raw_values(feature, batch[feature.name], start) for feature in features}
             start += batch.num_rows
+    except DataError as error:
+        others = column_types(path, form.form).keys() - {feature.name for feature in features}
+        known = schema.Schema((), 1, tuple(features), tuple(others), "", form=form.form, written=form.columns)
+        raise file_check.explained(error, known, path) from None
 
 
 def as_arrow(feature: Feature, column: Any) -> pa.Array:
