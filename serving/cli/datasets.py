@@ -290,6 +290,8 @@ def draft(
     show(json, {"schema": text}, text.rstrip("\n"))
     if proposal.reading:
         note(proposal.reading)
+    for column, question in proposal.questions.items():
+        note(f"{column} may be read as\n{align_columns(question.table())}")
     if proposal.people_words:
         note("\n".join(["May name people, the likeliest first:", *(f"  {line}" for line in proposal.people_words)]))
     note("Fill in every FILL-IN from public knowledge, never from the rows: dpserve accepts the file only then.")

@@ -179,9 +179,11 @@ LINE = json_schemas.record(
         "role": {"enum": list(ROLES)}, "wants": json_schemas.TEXT, "public": json_schemas.TEXT,
         "choices": json_schemas.array(json_schemas.TEXT), "named": json_schemas.TEXT,
         "marks": json_schemas.ANY_OBJECT, "cells": json_schemas.array(json_schemas.TEXT),
+        "question": json_schemas.maybe(json_schemas.ANY_OBJECT),
     },
     says="columns of one type whose names differ by numbers alone, and what is proposed of them; `wants`: what a "
-    "person must say; `cells`: the first ones, for who brought the file",
+    "person must say; `cells`: the first ones, and `question`: some that may be read in several ways, with what they "
+    "are by each of its `readings`, for who brought the file",
 )  # fmt: skip
 CELLS = json_schemas.record(
     {

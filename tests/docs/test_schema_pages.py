@@ -61,7 +61,7 @@ python() {{ {sys.executable} "$@"; }}
     for name in ("visit_date", "birth_date"):
         assert draft["features"][name].get("written") == said["features"][name]["written"]
     assert draft["features"]["visit_time"]["type"] == "time"
-    assert draft["features"]["smoker"] == {"type": "boolean", "true_words": ["ja"], "false_words": ["nein"]}
+    assert draft["features"]["smoker"] == {"type": "boolean"}
     assert [draft["features"][f"lab_{at:03}"].get("decimal") for at in (1, 2)] == ["either", None]
     assert len(draft["features"]) + len(draft["ignore"]) == 202
 
@@ -88,8 +88,7 @@ def test_the_messy_table_as_a_spreadsheet_of_another_country_writes_it(tmp_path,
     )  # the better known name of two that are alike
     assert draft["format"] == {"delimiter": ";", **usual}
     assert draft["features"]["visit_date"]["written"] == [spelling.pattern]
-    words = {"true_words": [spelling.yes], "false_words": [spelling.no]}
-    assert draft["features"]["smoker"] == {"type": "boolean", **words}
+    assert draft["features"]["smoker"] == {"type": "boolean"}
     assert [draft["features"][name].get("decimal") for name in ("lab_001", "stay_days")] == [",", ","]
     assert draft["features"]["cost"].get("thousands") == {".": None}.get(spelling.mark, " ")  # 1.234: it is asked
     person.type("schema", "check", schema_file, "--data", rows)

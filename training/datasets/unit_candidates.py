@@ -115,6 +115,13 @@ def _codes_of(names: Sequence[str], batches: Sequence[pa.RecordBatch]) -> Iterat
         yield name, words.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
 
 
+def repeats(distinct: int, rows: int) -> bool:
+    """Return whether so many different values in so many rows repeat as ids of people with several rows do: some stand
+    twice, and there are more of them than a list of categories has.
+    """
+    return bool(max(rows**0.5, rows / MOST_TIMES) < distinct < rows)
+
+
 def rank_candidates(codes: Mapping[str, Codes]) -> Candidates:
     """Rank columns by their names and the numbers of their ids, row by row."""
     found = []
@@ -122,8 +129,7 @@ def rank_candidates(codes: Mapping[str, Codes]) -> Candidates:
         times = np.bincount(own[own >= 0])
         rows, distinct = int(times.sum()), len(times)
         kind = kind_of_name(column) if names_people(column) else VALUES
-        repeats = max(rows**0.5, rows / MOST_TIMES) < distinct < rows
-        if rows and (kind != VALUES or repeats):
+        if rows and (kind != VALUES or repeats(distinct, rows)):
             unused = {bound: float(np.maximum(times - bound, 0).sum() / rows) for bound in BOUNDS}
             found.append(Candidate(column, kind, distinct, rows, unused))
     ranked = sorted(found, key=lambda each: each.rank)

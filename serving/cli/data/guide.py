@@ -134,12 +134,23 @@ def _ask_columns(proposal: SchemaProposal) -> list[ColumnAnswer]:
     for name in ask("More columns to ignore, with commas, or none", "none", read_names_or_none):
         columns.pop(name, None)
         answers.append(ColumnAnswer((name,), "ignore"))
-    return answers + [_ask_group(group) for group in group_columns(columns, proposal.choices)]
+    groups = group_columns(columns, proposal.questions)
+    several, kind = [group for group in groups if group.kinds], ""
+    if several:
+        print(f"\n{align_columns(several[0].question.table() if several[0].question else [])}")
+        named = ", ".join(group.named for group in several)
+        kind = ask(f"{named}: cells are {' or '.join(several[0].kinds)}", several[0].type, _one_of([*several[0].kinds]))
+    return answers + [_ask_group(group, kind) for group in groups]
 
 
-def _ask_group(group: ColumnGroup) -> ColumnAnswer:
-    """Ask what a person must say of these columns."""
+def _ask_group(group: ColumnGroup, kind: str) -> ColumnAnswer:
+    """Ask what a person must say of these columns; `kind`: the type of those that may be of several."""
+    if group.kinds:
+        said = "" if kind == group.type else kind
+        return ColumnAnswer(group.columns, "feature", group.kinds[kind] if said else "", said)
     written, year = "", ""
+    if group.question is not None:
+        print(f"\n{align_columns(group.question.table())}")
     if group.choices:
         written = ask(f"{group.named}: cells are written {' or '.join(group.choices)}", None, _one_of(group.choices))
     if group.has_short_year(written):

@@ -46,7 +46,7 @@ from training.datasets.drafts.proposal import SchemaProposal
 from training.datasets.file_check import check_file
 from training.rows.schema.schema import parse_schema
 from training.rows.schema.schema_text import FILL_IN
-from training.rows.sources.sniff import Column
+from training.rows.tables.form_search import Cells, find_forms
 from training.rows.tables.row_files import read_columns
 
 ROWS = b"person_id,age,city,born,ill\n1,34,Bonn,03/04/1990,yes\n2,51,Kiel,05/06/1973,no\n3,7,Bonn,01/02/2019,no\n"
@@ -103,7 +103,7 @@ def test_what_is_proposed_comes_from_names_and_types_and_never_from_values(tmp_p
     assert lines["born"].choices == ("DD/MM/YYYY", "MM/DD/YYYY")
     assert lines["person_id"].role == "ignore"  # who one person is holds permanently: it is asked
     assert lines["city"].cells[:2] == ("Bonn", "Kiel")  # shown to who brought the file, and taken for nothing
-    proposed = [replace(line, cells=()) for line in lines.values()]
+    proposed = [replace(line, cells=(), question=None) for line in lines.values()]
     proposed += [SchemaProposal.of_file(tmp_path / "people.csv").to_yaml("people.csv", looked=True)]
     assert not any(word in str(proposed) for word in ("34", "51", "Bonn", "Kiel", "1990"))
 
@@ -322,7 +322,8 @@ def test_long_texts_that_repeat_are_read_once_each(tmp_path):
     def read():
         for path in sorted(tmp_path.glob("*.*")):
             assert path.suffix == ".feather" or path.stat().st_size < 10_000
-            assert SchemaProposal.of_file(path).features.keys() == {"x", "c", "y", "d"}
+            proposal = SchemaProposal.of_file(path)
+            assert (proposal.features.keys(), proposal.ignore) == ({"x", "y", "d"}, {"c": "free text"})
             assert check_file(schema, path).problems == []
             folder = tmp_path / f"of-{path.stem}{path.suffix[1:]}"
             folder.mkdir()
@@ -373,20 +374,25 @@ def test_parts_come_in_order_and_again(home, drafts):
         (["1'234.50", "3"], "numeric", ".", "'", set()),
         (["1.234,56", "12", "-"], "numeric", ",", ".", {"-"}),
         (["1,234,567", "12"], "numeric", ".", ",", set()),
-        (["1,234.5", "1,5"], "text", "either", ",", set()),
-        (["1 234", "1'234"], "text", ".", None, set()),
+        (["1,234.5", "1,5"], "text", ".", "", set()),
+        (["1 234", "1'234"], "text", ".", "", set()),
         (["4,31 %", "5\u00a0%", "7"], "numeric", ",", "", set()),
         (["4 kg", "5 g"], "text", ".", "", set()),
         (["?", "n/c"], "empty", ".", "", {"?", "n/c"}),
         (["Bonn", "unknown"], "text", ".", "", {"unknown"}),
+        (["1.234,56", "0,00", "0,52"], "numeric", ",", ".", set()),  # a noughth before the fraction's mark alone
     ],
 )
 def test_marks_between_thousands_and_words_for_a_missing_value_are_seen(cells, kind, decimal, thousands, missing):
-    column = Column()
-    for cell in cells:
-        column(cell)
-    assert (column.kind, column.missing) == (kind, missing)
-    assert kind != "numeric" or (column.decimal, column.thousands) == (decimal, thousands)
+    form = form_of(cells)
+    assert (form.kind, {*form.missing}) == (kind, missing)
+    assert (form.written.decimal, form.written.thousands) == (decimal, thousands)
+
+
+def form_of(cells):
+    column = Cells()
+    column.add(pa.array(cells))
+    return find_forms({"a": column})["a"]
 
 
 def test_how_cells_are_written_is_said_and_checked(tmp_path):
@@ -533,7 +539,13 @@ def test_a_draft_says_how_cells_are_written_and_asks_where_they_do_not_say(tmp_p
     if FILL_IN in declared.values():
         with pytest.raises(SchemaError, match="still FILL-IN"):
             parse_schema(proposal.to_yaml("rows.csv", True).encode())
-        assert proposal.choices.get("a", ["1925", "1950"]) == [*chosen]
+        [line] = [line for line in proposal.groups() if line.columns == ("a",)]
+        assert (line.choices or ("1925", "1950")) == tuple(chosen)
+        shown = {each.choice: each.meant for each in line.question.readings}
+        for choice, meant in chosen.items():
+            values = {cell: f"{value:.15g}" if isinstance(value, float | int) else value
+                      for cell, value in zip(cells, meant, strict=True)}  # fmt: skip
+            assert [*shown.get(choice, ())] == [values[cell] for cell in line.question.cells if choice in shown]
     days, moments = "1900-01-01 .. 2050-01-01", "1900-01-01T00:00:00 .. 2050-01-01T00:00:00"
     public = {"numeric": "0 .. 90000", "date": days, "datetime": moments}
     for choice, meant in chosen.items():

@@ -18,9 +18,9 @@ from models.features.features import CalendarFeature
 from models.features.written import Written
 from training.datasets.packing import pack
 from training.rows.schema.schema import Schema, parse_schema
-from training.rows.sources.sniff import Column
 from training.rows.tables.cell_tests import CellTests
 from training.rows.tables.data import raw_values, read_batches
+from training.rows.tables.form_search import Cells, find_forms
 from training.rows.tables.remedies import describe_remedies
 from training.rows.tables.row_files import read_columns
 
@@ -317,16 +317,16 @@ def test_any_minus_is_a_minus_and_no_unit(sign):
     assert problem is not None
     assert "is a minus, and no unit" in problem or sign == "-"
     assert Written(unit_mark=f"{sign}kr").problem() is not None
-    seen = Column()
-    for cell in (f"{sign}1.505,11 kr", f"{sign}0,52 kr", "7.000,00 kr"):
-        seen(cell)
-    assert (seen.kind, seen.decimal, seen.thousands, seen.unit_mark) == ("numeric", ",", ".", "kr")
+    seen = Cells()
+    seen.add(pa.array([f"{sign}1.505,11 kr", f"{sign}0,52 kr", "7.000,00 kr"]))
+    written = find_forms({"a": seen})["a"].written
+    assert (written.decimal, written.thousands, written.unit_mark) == (",", ".", "kr")
 
 
 def test_words_for_a_minus_are_no_units_and_others_are():
     assert all(Written(unit_mark=word).problem() for word in ("minus", "Neg.", "MOINS"))
     assert not any(Written(unit_mark=word).problem() for word in ("min", "%", "kr", "m\u2011d"))
-    seen = Column()
-    for cell in ("-$1,234.56", "$0.52", "$-3"):
-        seen(cell)
-    assert (seen.kind, seen.decimal, seen.thousands, seen.unit_mark) == ("numeric", ".", ",", "$")
+    seen = Cells()
+    seen.add(pa.array(["-$1,234.56", "$0.52", "$-3"]))
+    written = find_forms({"a": seen})["a"].written
+    assert (written.decimal, written.thousands, written.unit_mark) == (".", ",", "$")

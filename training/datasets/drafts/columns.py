@@ -17,6 +17,7 @@ from training.datasets.drafts.public_answers import parse_count, parse_public, p
 from training.rows.people.id_words import words_of
 from training.rows.schema.schema import KINDS
 from training.rows.schema.schema_text import FILL_IN
+from training.rows.tables.form_search import Question
 
 ROLES = ("feature", "target", "group", "feature and group", "unit", "ignore")
 CALENDAR = ("date", "datetime", "time")
@@ -64,7 +65,8 @@ class ColumnGroup:
     role: one of ROLES, as proposed.
     wants: what a person must say of them; empty where nothing is left open.
     public: what is proposed there.
-    choices: how its cells may be written, one of them to be chosen.
+    choices: how its cells may be written, one of them to be chosen; `question`: with what some cells are by each, and
+        other readings that are offered: for the steward of the file alone.
     marks: how its cells are written, by MARKS, as an answer says it.
     cells: the first cells of the first column, for the steward of the file alone.
     """
@@ -78,12 +80,19 @@ class ColumnGroup:
     choices: tuple[str, ...] = ()
     marks: Mapping[str, str] = field(default_factory=dict)
     cells: tuple[str, ...] = ()
+    question: Question | None = None
 
     @property
     def named(self) -> str:
         """Return the group's name, for people to read."""
         first, count = self.columns[0], len(self.columns)
         return first if count == 1 else f"{first} .. {self.columns[-1]} ({count})"
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Return the types that its cells may be of, each with what is then public; none where they are of one."""
+        readings = () if self.question is None else self.question.readings
+        return {each.choice: each.public for each in readings if each.choice in KINDS}
 
     def has_short_year(self, written: str) -> bool:
         """Return whether its days, by the pattern that was chosen, need a first year."""
@@ -161,20 +170,21 @@ def marks_of(declaration: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def group_columns(columns: Columns, choices: Mapping[str, Sequence[str]]) -> list[ColumnGroup]:
+def group_columns(columns: Columns, questions: Mapping[str, Question]) -> list[ColumnGroup]:
     """Group features that one answer is for, in the file's order."""
     groups: dict[tuple[str, str], list[str]] = {}
     for name, declaration in columns.items():
         groups.setdefault((re.sub(r"\d+", "#", name), declaration["type"]), []).append(name)
-    return [_group(names, columns, choices) for names in groups.values()]
+    return [_group(names, columns, questions) for names in groups.values()]
 
 
-def _group(names: Sequence[str], columns: Columns, choices: Mapping[str, Sequence[str]]) -> ColumnGroup:
+def _group(names: Sequence[str], columns: Columns, questions: Mapping[str, Question]) -> ColumnGroup:
     first = columns[names[0]]
     kind, public = first["type"], ""
     wanted = {"numeric": "LOW .. HIGH", "categorical": "its values with commas", FILL_IN: "LOW .. HIGH, or values"}
     written = "; ".join(sorted({_describe_cells(columns[name]) for name in names} - {""}))
-    one_of = dict.fromkeys(choice for name in names for choice in choices.get(name, ()))
+    asked = [questions[name] for name in names if name in questions]
+    one_of = dict.fromkeys(choice for question in asked for choice in question.choices)
     if kind in ("numeric", FILL_IN) and len(names) == 1:
         public = next((PUBLIC_RANGES[word] for word in words_of(names[0])[-1:] if word in PUBLIC_RANGES), "")
     elif kind in ("date", "datetime") and BIRTH.intersection(words_of(names[0])):
@@ -182,7 +192,7 @@ def _group(names: Sequence[str], columns: Columns, choices: Mapping[str, Sequenc
     wants = wanted.get(kind, "FIRST .. LAST") if FILL_IN in str(first) else ""
     return ColumnGroup(
         tuple(names), kind, written, "feature", wants, public,
-        tuple(one_of), marks_of(first),
+        tuple(one_of), marks_of(first), question=asked[0] if asked else None,
     )  # fmt: skip
 
 
@@ -254,7 +264,9 @@ def feature_of_answer(name: str, answer: ColumnAnswer, proposed: Mapping[str, An
         public = _read_for(name, lambda text: parse_public(text, kind, strict=bool(answer.type)), answer.public)
     elif is_open and kind != "boolean":
         raise InputError(f"{name}: say its public range or values, or choose the role ignore")
-    return public if public.get("type") == "categorical" else {**declaration, "type": kind, **public}
+    if public.get("type") == "categorical":
+        return public | {key: declaration[key] for key in ("other", "missing_words") if key in declaration}
+    return {**declaration, "type": kind, **public}
 
 
 def _read_for(name: str, parse: Callable[[str], dict[str, Any]], text: str) -> dict[str, Any]:

@@ -7,20 +7,23 @@ The same object is behind `dpserve schema draft`, `dpserve dataset guide`, the b
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import yaml
 
 from accountant.errors import DataError
 from dpserve_verify.errors import InputError
+from models.features.column_law import is_text
 from models.features.date_patterns import has_short_year
-from models.features.written import ISO_DATE, PLAIN, Form
+from models.features.reading import LONGEST
+from models.features.written import PLAIN, Form
 from training.datasets.drafts.columns import (
     ROLES,
     ColumnAnswer,
@@ -30,18 +33,28 @@ from training.datasets.drafts.columns import (
     target_of_answer,
     unit_of,
 )
-from training.datasets.unit_candidates import find_candidates
-from training.rows.people.id_words import IDS, names_people, words_of
-from training.rows.schema.schema import called_again, has_no_name, parse_schema
+from training.datasets.unit_candidates import find_candidates, repeats
+from training.rows.people.id_words import IDS, is_id, names_people, words_of
+from training.rows.schema.schema import called_again, has_no_name, is_column_name, parse_schema
 from training.rows.schema.schema_text import FILL_IN
-from training.rows.sources.cell_kinds import NO, YES
 from training.rows.sources.cell_tables import split_sheet
 from training.rows.sources.encoding import can_decode, describe_readings, list_readings
 from training.rows.sources.files import CsvTable, form_ending
 from training.rows.sources.folders import FolderTable, open_table
-from training.rows.sources.sniff import NO_NAME, Column, form_of
+from training.rows.sources.sniff import form_of
 from training.rows.sources.text_bytes import TEXT
 from training.rows.tables.data import reading
+from training.rows.tables.form_search import (
+    EMPTY,
+    TYPED,
+    Cells,
+    ColumnForm,
+    Question,
+    find_forms,
+    kinds_of,
+    scattered,
+)
+from training.rows.tables.form_search import TEXT as TEXTS
 from training.rows.tables.row_files import column_types
 
 ID_WORDS = frozenset(["id", "ids", "uuid", "guid", "uid", "key", "hash"])
@@ -52,14 +65,17 @@ TEXT_WORDS = {
     "comentarios", "observaciones", "commento", "opmerking",
 }  # fmt: skip
 FIRST_CELLS, CELL_LENGTH = 5, 24  # of each column, that its steward is shown
-MAX_ROWS = 100_000  # whose cells are looked at
+MAX_ROWS = 100_000  # whose cells are looked at, and of MORE_ROWS after them a SHARE, scattered
+MORE_ROWS, SHARE, BYTES_AT_ONCE = 1_000_000, 0.1, 1 << 25
 MAX_PARTS = 20  # files of a folder, whose encoding is looked at
+YEARS = f" {' '.join(map(str, range(1900, 2101)))} "  # which columns may be called, one after the other
 NUMERIC: Mapping[str, Any] = {"type": "numeric", "range": [FILL_IN, FILL_IN], "bins": 32}
 CATEGORICAL: Mapping[str, Any] = {"type": "categorical", "values": FILL_IN}
 OR_CODES = "or, where the numbers are codes: {type: categorical, values: FILL-IN}"
 UNSEEN = "No value was read, and dpserve never fills this in from rows."
 SEEN = f"""Cells were looked at for how they are written,
-# in the first {MAX_ROWS} rows, and for nothing else: dpserve never fills in ranges or categories from rows."""
+# in the first {MAX_ROWS} rows and some after them, and for nothing else: dpserve never fills in ranges or categories
+# from rows."""
 HEAD = """\
 # Draft from the column names and types of {name}. {seen}
 # Replace every FILL-IN by what is publicly known: ranges from the meaning of a column, categories from the code book.
@@ -82,7 +98,8 @@ class SchemaProposal:
     people: columns that may name persons, the likeliest first, by their names or by how their values repeat.
     format: how the file is written, where that is not as usual.
     remarks: column -> a comment for the person who fills in its declaration.
-    choices: column -> how its cells may be written, where they do not say which.
+    questions: column -> how its cells may be read, where they do not say which, and some cells by each reading: for the
+        steward of the file alone, part of no draft.
     reading: what the likely encodings make of the file's words, for its steward alone: part of no draft.
     cells: column -> its first cells, for the steward of the file alone.
     people_words: what tells the likeliest of `people` apart, for the steward of the file alone: part of no draft.
@@ -93,7 +110,7 @@ class SchemaProposal:
     people: Sequence[str] = ()
     format: Mapping[str, Any] = field(default_factory=dict)
     remarks: Mapping[str, str] = field(default_factory=dict)
-    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    questions: Mapping[str, Question] = field(default_factory=dict)
     reading: str = ""
     cells: Mapping[str, Sequence[str]] = field(default_factory=dict)
     people_words: Sequence[str] = ()
@@ -122,7 +139,7 @@ class SchemaProposal:
             remedy = f"`dpserve schema draft {path.name} --data` proposes the encoding"
             raise DataError(f"data={path.name}: its first line is not UTF-8; {remedy}") from None
         if form_ending(path) in TEXT:
-            _require_header(path, types)
+            _require_header(path, types, seen)
             if not look and not can_decode(CsvTable(path), "utf-8"):
                 description = "The file is not UTF-8: with --data its encoding is proposed, too."
         proposal = cls.of_types(types, seen, form)
@@ -134,38 +151,44 @@ class SchemaProposal:
 
     @classmethod
     def of_types(
-        cls, types: Mapping[str, pa.DataType | None], seen: Mapping[str, Column] | None = None, form: Form = PLAIN
+        cls, types: Mapping[str, pa.DataType | None], seen: Mapping[str, ColumnForm] | None = None, form: Form = PLAIN
     ) -> SchemaProposal:
         """Propose a schema by names and types (None: not known), and by how cells that were `seen` are written."""
         seen = seen or {}
         reasons = {name: reason_to_ignore(name, kind, seen.get(name)) for name, kind in types.items()}
-        drafts = {name: _declare(kind, seen.get(name)) for name, kind in types.items() if not reasons[name]}
-        by_name = [name for name in types if names_people(name)]
-        repeating = [name for name in types if name not in by_name and name in seen and seen[name].like_ids]
-        texts = [column for column in seen.values() if column.kind in ("text", "boolean")]
+        drafts = {name: _declare(name, kind, seen.get(name)) for name, kind in types.items() if not reasons[name]}
+        people = [name for name in types if _may_name(name, seen.get(name))]
+        texts = [column for column in seen.values() if column.kind in (TEXTS, "boolean")]
         trim = {"trim": True} if any(2 * column.padded > column.cells for column in texts) else {}
         usual = {key: getattr(PLAIN, key) for key in ("delimiter", "encoding", "sheet", "columns", "skip", "skip_rows")}
         return cls(
             {name: declaration for name, (declaration, _) in drafts.items()},
             {name: reason for name, reason in reasons.items() if reason},
-            (*by_name, *repeating),
+            tuple(sorted(people, key=names_people, reverse=True)),
             {key: value for key in usual if (value := getattr(form, key)) != usual[key]} | trim,
             {name: remark for name, (_, remark) in drafts.items() if remark},
-            {name: choices for name in drafts if name in seen and (choices := choices_of(seen[name]))},
+            {
+                name: asked
+                for name in drafts
+                if name in seen
+                and (asked := seen[name].question)
+                and (asked.choices or not (is_id(name) or names_people(name)))
+            },
         )
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> SchemaProposal:
         """Read what `to_json` wrote."""
         parts = body["features"], body["ignore"], tuple(body["people"]), body.get("format", {})
-        more = {name: body[name] for name in ("choices", "cells", "people_words") if name in body}
-        return cls(*parts, **more)
+        more = {name: body[name] for name in ("cells", "people_words") if name in body}
+        asked = {name: Question.from_json(each) for name, each in body.get("questions", {}).items()}
+        return cls(*parts, questions=asked, **more)
 
     def to_json(self) -> dict[str, Any]:
         """Return the proposal without its remarks, for a draft's file."""
         return {
             "features": dict(self.features), "ignore": dict(self.ignore), "people": list(self.people),
-            "format": dict(self.format), "choices": {name: list(listed) for name, listed in self.choices.items()},
+            "format": dict(self.format), "questions": {name: asdict(each) for name, each in self.questions.items()},
             "cells": {name: list(cells) for name, cells in self.cells.items()},
             "people_words": list(self.people_words),
         }  # fmt: skip
@@ -193,7 +216,7 @@ class SchemaProposal:
         is no proposal: it holds permanently, and is asked.
         """
         ignored = (ColumnGroup((name,), "", "", "ignore", "", "") for name in self.ignore)
-        groups = [*group_columns(self.features, self.choices), *ignored]
+        groups = [*group_columns(self.features, self.questions), *ignored]
         return [replace(group, cells=tuple(self.cells.get(group.columns[0], ()))) for group in groups]
 
     def to_schema(self, answers: Iterable[ColumnAnswer], records: int) -> dict[str, Any]:
@@ -245,38 +268,68 @@ def checked_text(text: str) -> str:
     return text
 
 
-def reason_to_ignore(name: str, kind: pa.DataType | None, seen: Column | None = None) -> str:
+def reason_to_ignore(name: str, kind: pa.DataType | None, seen: ColumnForm | None = None) -> str:
     """Return why a column of this name, type and look is no feature as it stands; empty where it may be one."""
     words = words_of(name) or [""]
     if has_no_name(name):
         return "without a name"
-    if names_people(name) or words[-1] in ID_WORDS or (IDS.issuperset(words) and words != ["code"]):
+    if not is_column_name(name):
+        return "its name has letters that cannot be seen, or too many"
+    if _can_be_ids(seen) and (
+        names_people(name) or words[-1] in ID_WORDS or (IDS.issuperset(words) and words != ["code"])
+    ):
         return "an id"
     if seen is None and ((kind is not None and pa.types.is_temporal(kind)) or TIME_WORDS.intersection(words)):
         return "a date or a time: as a feature, {type: date, range: [first, last]}, or datetime, or time"
-    text = seen is not None and seen.kind == "text" and 2 * seen.long > seen.cells
+    if seen is not None and seen.kind == EMPTY:
+        return "nothing stands in it"
+    text = seen is not None and seen.kind == TEXTS and 2 * seen.long > seen.cells
     return "free text" if text or TEXT_WORDS.intersection(words) else ""
 
 
-def _require_header(path: Path, names: Iterable[str]) -> None:
-    listed = list(names)
-    at_an_end = {1, len(listed)}  # an index that pandas wrote, and a comma at the end of each line
-    odd = [
-        place
-        for place, name in enumerate(listed, 1)
-        if NO_NAME.fullmatch(name) or (has_no_name(name) and (place not in at_an_end or len(listed) < 3))
-    ]
-    if odd:
+def _can_be_ids(seen: ColumnForm | None) -> bool:
+    """Return whether cells may be ids, which no words for yes and no, no days and no fractions are."""
+    return seen is None or seen.kind in (EMPTY, TEXTS, TYPED) or (seen.kind == "numeric" and seen.is_whole)
+
+
+def _may_name(name: str, seen: ColumnForm | None) -> bool:
+    """Return whether a column may name persons, by its name, or by how its texts repeat."""
+    if names_people(name):
+        return _can_be_ids(seen)
+    return (
+        seen is not None and seen.kind == TEXTS and 2 * seen.long <= seen.cells and repeats(seen.distinct, seen.cells)
+    )
+
+
+def _require_header(path: Path, names: Iterable[str], seen: Mapping[str, ColumnForm]) -> None:
+    """Raise DataError where the first line looks like a row: more of its cells are values, as the law of columns reads
+    them, than are words above columns of values; years that follow each other are names. Nothing of it is repeated.
+    """
+    columns, values = [*names], (EMPTY, TEXTS)
+    kinds = kinds_of([called_again(name) for name in columns])
+    odd = [place for place, kind in enumerate(kinds, 1) if kind not in values]
+    words = [name for name, kind in zip(columns, kinds, strict=True) if kind == TEXTS and not has_no_name(name)]
+    above = sum(name in seen and seen[name].kind not in values for name in words)
+    if len(odd) > 1 and f" {' '.join(columns[place - 1] for place in odd)} " in YEARS:
+        odd = []
+    if not above:
+        at_an_end = {1, len(columns)}  # an index that pandas wrote, and a comma at the end of each line
+        odd += [
+            place
+            for place, (name, kind) in enumerate(zip(columns, kinds, strict=True), 1)
+            if kind == EMPTY or (has_no_name(name) and (place not in at_an_end or len(columns) < 3))
+        ]
+    if len(odd) > above:
         raise DataError(
             f"data={path.name}: the first line must be a header with the columns' names, and what stands at "
-            f"{odd[:10]} (counted from 1) is a number, a date, or nothing; put a header before it, or, "
+            f"{sorted(odd)[:10]} (counted from 1) is a number, a date, or nothing; put a header before it, or, "
             "where there is none, let --no-header number the columns in the draft"
         )
 
 
 def _name_columns(path: Path, form: Form | None, header: bool, look: bool) -> Form | None:
-    """Return how a text file is written in which no line names each column once: the columns are numbered, or a second
-    `note` is `note_2`. None: as it was said.
+    """Return how a text file is written in which no line names each column once, in letters that can be seen: the
+    columns are numbered, or a second `note` is `note_2`, and what cannot be seen is a blank. None: as it was said.
     """
     with reading(path):
         table = open_table(path)
@@ -289,16 +342,19 @@ def _name_columns(path: Path, form: Form | None, header: bool, look: bool) -> Fo
         first = CsvTable(first.path, said)
         if not header:
             return replace(said, columns=tuple(f"column_{at}" for at in range(1, len(first.names) + 1)))
-        twice = [name for name in first.names if called_again(name) in first.names and name != called_again(name)]
-        if not twice or any(map(NO_NAME.fullmatch, first.names)):
-            return form
-        names = (re.sub(r" \(([0-9]+)\)$", r"_\1", name) if name in twice else name for name in first.names)
-        return replace(said, columns=tuple(names), skip=first.header_lines)
+        names = dict[str, None]()
+        for name in first.names:
+            plain = called_again(name) if called_again(name) in first.names else name
+            plain = " ".join("".join(letter if letter.isprintable() else " " for letter in plain).split())
+            plain = plain.lstrip("/ ")[: LONGEST - 8] or "column"
+            at = next(at for at in count(1) if (plain if at == 1 else f"{plain}_{at}") not in names)
+            names[plain if at == 1 else f"{plain}_{at}"] = None
+        return form if [*names] == first.names else replace(said, columns=tuple(names), skip=first.header_lines)
 
 
-def _look_at(path: Path, form: Form | None) -> tuple[Form, dict[str, Column], str, dict[str, list[str]]]:
-    """Return how the file and the cells of its first MAX_ROWS rows are written, `describe_readings`, and of each column
-    the first cells that are there.
+def _look_at(path: Path, form: Form | None) -> tuple[Form, dict[str, ColumnForm], str, dict[str, list[str]]]:
+    """Return how the file and the cells of its first rows, and of some after them, are written, `describe_readings`,
+    and of each column the first cells that are there.
     """
     with reading(path):
         table = open_table(path)
@@ -308,19 +364,34 @@ def _look_at(path: Path, form: Form | None) -> tuple[Form, dict[str, Column], st
         form = form or (PLAIN if telling is None else form_of(telling))
         description = "" if telling is None else describe_readings(list_readings(telling))
         table = open_table(path, form)
-        columns, rows = {name: Column() for name in table.types()}, 0
-        first: dict[str, list[str]] = {name: [] for name in columns}
-        for batch in table.batches([*columns], dict.fromkeys(columns, pa.string())):
-            for (name, column), cells in zip(columns.items(), batch.columns, strict=True):
+        names, columns = [*table.types()], dict[str, Cells]()
+        first: dict[str, list[str]] = {name: [] for name in names}
+        for batch in _some_rows(table.batches(names, dict.fromkeys(names, pa.string()))):
+            for name, cells in zip(names, batch.columns, strict=True):
                 if len(first[name]) < FIRST_CELLS:
-                    first[name] = [*first[name], *_present_cells(cells)][:FIRST_CELLS]
-                if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
-                    for cell in cells.to_pylist():
-                        column(cell or "")
-            rows += len(batch)
-            if rows >= MAX_ROWS:
-                break
-    return form, columns, description, first
+                    first[name] = [*first[name], *islice(_present_cells(cells), FIRST_CELLS - len(first[name]))]
+                if is_text(cells.type):
+                    columns.setdefault(name, Cells()).add(cells)
+        seen = dict.fromkeys(names, ColumnForm(TYPED)) | find_forms(columns)
+    return form, seen, description, first
+
+
+def _some_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the first MAX_ROWS rows, and a SHARE of MORE_ROWS after them, scattered; small batches as one."""
+    rows = size = 0
+    waiting = list[pa.RecordBatch]()
+    for batch in batches:
+        part, places = batch, np.arange(rows, rows + len(batch))
+        if rows + len(batch) > MAX_ROWS:
+            part = batch.take(pa.array(np.flatnonzero((places < MAX_ROWS) | scattered(places, SHARE))))
+        if waiting and (part.schema != waiting[0].schema or size > BYTES_AT_ONCE):
+            yield pa.concat_batches(waiting)
+            waiting, size = [], 0
+        waiting, size, rows = [*waiting, part], size + part.nbytes, rows + len(batch)
+        if rows >= MAX_ROWS + MORE_ROWS:
+            break
+    if waiting:
+        yield pa.concat_batches(waiting)
 
 
 def _present_cells(column: pa.Array) -> Iterator[str]:
@@ -334,10 +405,12 @@ def _present_cells(column: pa.Array) -> Iterator[str]:
                 yield text if len(text) <= CELL_LENGTH else f"{text[: CELL_LENGTH - 2]}.."
 
 
-def _declare(kind: pa.DataType | None, seen: Column | None) -> tuple[Mapping[str, Any], str]:
+def _declare(name: str, kind: pa.DataType | None, seen: ColumnForm | None) -> tuple[Mapping[str, Any], str]:
     """Return the declaration of a feature with what a person must say left open, and a remark for that person."""
-    if seen is not None and seen.cells:
-        return _declare_by_cells(seen)
+    if seen is not None and seen.kind != TYPED:
+        declaration, remark = _declare_by_cells(seen)
+        is_measure = seen.kind == "numeric" and (names_people(name) or is_id(name))  # its cells are no ids
+        return {**declaration, **({"measure": True} if is_measure else {})}, remark
     if kind is None:
         return {"type": FILL_IN}, "numeric (with range), categorical (with values) or boolean: a .csv does not say"
     if pa.types.is_temporal(kind):
@@ -351,51 +424,31 @@ def _declare(kind: pa.DataType | None, seen: Column | None) -> tuple[Mapping[str
     return (NUMERIC if numeric else CATEGORICAL), ""
 
 
-def _declare_by_cells(seen: Column) -> tuple[Mapping[str, Any], str]:
-    missing = {"missing_words": sorted(seen.missing)} if seen.missing else {}
-    if seen.kind == "boolean":
-        words = {"true_words": sorted(seen.words & YES), "false_words": sorted(seen.words & NO)}
-        return {"type": "boolean", **{key: listed for key, listed in words.items() if listed}, **missing}, ""
-    if seen.kind == "time":
-        return {"type": "time", "range": ["00:00", "23:59:59"], **missing}, ""
-    if seen.kind in ("date", "datetime"):
-        return _declare_dates(seen, missing)
-    if seen.kind != "numeric":
+PUBLIC: Mapping[str, Mapping[str, Any]] = {
+    "numeric": NUMERIC, "boolean": {"type": "boolean"}, "time": {"type": "time", "range": ["00:00", "23:59:59"]},
+    **{kind: {"type": kind, "range": [FILL_IN, FILL_IN]} for kind in ("date", "datetime")},
+}  # fmt: skip
+
+
+def _declare_by_cells(seen: ColumnForm) -> tuple[Mapping[str, Any], str]:
+    """Leave open what the cells do not say, with the readings that there are as a remark."""
+    if seen.kind not in PUBLIC:
         return CATEGORICAL, ""
-    declaration = {**NUMERIC, **missing, **({"unit_mark": seen.unit_mark} if seen.unit_mark else {})}
-    if (two := seen.thousands_or_decimal) is not None:
-        mark, decimal = two
-        other = "." if mark == "," else ","
-        remark = (
-            f"1{mark}234 is 1234: write thousands: {_quote(mark)}, decimal: {_quote(other)} there; "
-            f"or it has a fraction: decimal: {_quote(decimal)}"
-        )
-        return {**declaration, "decimal": FILL_IN}, remark
-    marks = {"decimal": seen.decimal, "thousands": seen.thousands}
-    usual = {"decimal": ".", "thousands": ""}
-    marks = {key: mark for key, mark in marks.items() if mark != usual[key]}
-    return {**declaration, **marks}, "" if seen.fractions else OR_CODES
-
-
-def _declare_dates(seen: Column, missing: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
-    declaration = {"type": seen.kind, "range": [FILL_IN, FILL_IN], **missing}
-    patterns = seen.date_choices if seen.dates is None else [*seen.dates]
-    remarks = [f"which: {' or '.join(patterns)}?"] if seen.dates is None else []
-    if seen.dates is None:
-        declaration["written"] = FILL_IN
-    elif patterns != [ISO_DATE]:
-        declaration["written"] = patterns
-    if any(map(has_short_year, patterns)):
+    declaration, remarks = {**PUBLIC[seen.kind], **seen.declared}, list[str]()
+    asked, days = seen.question, seen.declared.get("written", ())
+    if asked is not None and asked.choices and seen.kind == "numeric":
+        declaration = {**{key: value for key, value in declaration.items() if key != "thousands"}, "decimal": FILL_IN}
+        ways = (", ".join(f"{key}: {_quote(mark)}" for key, mark in each.declared.items()) for each in asked.readings)
+        remarks = [f"{' or '.join(asked.choices)}? Write {' or '.join(ways)}"]
+    elif asked is not None and asked.choices:
+        declaration["written"], days = FILL_IN, asked.choices
+        remarks = [f"which: {' or '.join(days)}?"]
+    elif asked is not None and seen.kind == "boolean":
+        remarks = [f"or {' or '.join(_flow(each.declared) for each in asked.readings[1:])}"]
+    if any(map(has_short_year, days)):
         declaration["first_year"] = FILL_IN
         remarks.append("first_year: with 1950, the years 50 to 99 are 1950 to 1999, and 00 to 49 are 2000 to 2049")
-    return declaration, "; ".join(remarks)
-
-
-def choices_of(seen: Column) -> tuple[str, ...]:
-    """Return how the cells of a column may be written, where they do not say which, as a person chooses it."""
-    if seen.kind == "numeric" and (two := seen.thousands_or_decimal) is not None:
-        return f"thousands {two[0]}", f"decimal {two[1]}"
-    return tuple(seen.date_choices) if seen.kind in ("date", "datetime") and seen.dates is None else ()
+    return declaration, "; ".join(remarks) or (OR_CODES if seen.is_whole else "")
 
 
 def _flow(value: object) -> str:

@@ -339,6 +339,11 @@ class Schema:
         return self if len(read) == len(self.features) else replace(self, features=read)
 
 
+def is_column_name(name: str) -> bool:
+    """Return whether a schema may speak of a column of this name, and a model read it."""
+    return 0 < len(name) <= LONGEST and name.isprintable() and not name.startswith("/")
+
+
 def has_no_name(name: str) -> bool:
     """Return whether a table calls a column so that has no name."""
     return _UNNAMED.fullmatch(name) is not None
@@ -447,9 +452,9 @@ def _check_names(file: _File) -> None:
     for name in names.keys() & set(file.ignore):
         raise SchemaError(f"schema: ignore: {name!r} is used as a feature, a group, the weight or the target")
     for name in names:
-        if not name or len(name) > LONGEST or not name.isprintable():
+        if not is_column_name(name):
             raise SchemaError(
-                f"schema: {name!r}: a column name has 1 to {LONGEST} printable characters; name it otherwise in the "
+                f"schema: {name!r}: a column name has 1 to {LONGEST} printable characters, / not first; name it otherwise in the "
                 "file, or by `columns` and `skip` under `format`"
             )
 

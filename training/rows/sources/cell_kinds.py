@@ -6,7 +6,6 @@ Told to the steward of a file alone: by the draft of a schema, and by the check 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 from models.features import written as law
 from models.features.column_forms import DATES
@@ -26,7 +25,7 @@ ppm J kJ kcal cal Pa kPa hPa bar MB GB kB KB TB
 """
 UNITS = frozenset(_UNITS.split())
 # Words for a missing value, small: what a column of numbers or days holds beside them.
-_MISSING = {*NOBODY, *PLACEHOLDERS, "--", "nc", "n/c", "n.c.", "nsp", "s.o.", "k.a.", "inconnu", "unbekannt"}
+MISSING_WORDS = {*NOBODY, *PLACEHOLDERS, "--", "nc", "n/c", "n.c.", "nsp", "s.o.", "k.a.", "inconnu", "unbekannt"}
 _NUMBER = r"\d(?:[\d.,'’ \u00a0\u2009\u202f]*\d)?"
 _NEGATIVE = re.compile(r"\(\s*([^-+()]*\d[^-+()]*?)\s*\)|([^-+()]*\d[^-+()]*?)\s*-|-\s+(\d.*)")
 _ANY_UNIT = "|".join(map(re.escape, sorted(UNITS, key=len, reverse=True)))
@@ -70,7 +69,7 @@ def sign_first(cell: str) -> str:
 
 def is_missing_word(text: str) -> bool:
     """Return whether a text is one that people write where nothing is known."""
-    return text.lower() in _MISSING
+    return text.lower() in MISSING_WORDS
 
 
 def unit_beside(text: str) -> str | None:
@@ -83,9 +82,3 @@ def without_unit(text: str, unit: str) -> str:
     """Return a number without the unit before it, behind its sign or not, or after it."""
     sign = text[: text[:1] in "+-" and 1]
     return sign + text.removeprefix(sign).strip().removeprefix(unit).removesuffix(unit).strip()
-
-
-@lru_cache(maxsize=4096)
-def patterns_like(shape: str) -> tuple[str, ...]:
-    """Return the patterns that a date fits whose digits are all 9."""
-    return tuple(pattern for pattern, fits in DAYS.items() if fits.match(shape))
