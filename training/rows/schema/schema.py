@@ -454,8 +454,8 @@ def _check_names(file: _File) -> None:
     for name in names:
         if not is_column_name(name):
             raise SchemaError(
-                f"schema: {name!r}: a column name has 1 to {LONGEST} printable characters, / not first; name it otherwise in the "
-                "file, or by `columns` and `skip` under `format`"
+                f"schema: {name!r}: a column name has 1 to {LONGEST} printable characters, / not first; name it "
+                "otherwise in the file, or by `columns` and `skip` under `format`"
             )
 
 
