@@ -20,6 +20,11 @@ MAX_CHARACTERS = 1 << 14  # characters, for a ledger entry holds them
 LONGEST = 200  # characters that a column's name has at most
 
 
+def is_column_name(name: str) -> bool:
+    """Return whether a schema may speak of a column of this name, and a model read it."""
+    return 0 < len(name) <= LONGEST and name.isprintable() and not name.startswith("/")
+
+
 def choose_features(known: Sequence[Feature], features: object = None, without: object = None) -> tuple[Feature, ...]:
     """Choose among the `known` ones, in their order, these `features` alone (None, "all": every one), or all but those
     `without` which the model is. InputError where a name is none of them, both are given, or nothing is left.

@@ -22,7 +22,7 @@ from accountant.errors import DataError
 from dpserve_verify.errors import InputError
 from models.features.column_law import is_text
 from models.features.date_patterns import has_short_year
-from models.features.reading import LONGEST
+from models.features.reading import LONGEST, is_column_name
 from models.features.written import PLAIN, Form
 from training.datasets.drafts.columns import (
     ROLES,
@@ -35,7 +35,7 @@ from training.datasets.drafts.columns import (
 )
 from training.datasets.unit_candidates import find_candidates, repeats
 from training.rows.people.id_words import IDS, is_id, names_people, words_of
-from training.rows.schema.schema import called_again, has_no_name, is_column_name, parse_schema
+from training.rows.schema.schema import called_again, has_no_name, parse_schema
 from training.rows.schema.schema_text import FILL_IN
 from training.rows.sources.cell_tables import split_sheet
 from training.rows.sources.encoding import can_decode, describe_readings, list_readings

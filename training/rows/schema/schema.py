@@ -26,7 +26,7 @@ from accountant.ledger.families.schema_profiles import MAX_PROFILES, SchemaProfi
 from dpserve_verify.errors import InputError, ModelInvalid
 from models.features.date_patterns import has_short_year
 from models.features.features import CALENDAR, Feature
-from models.features.reading import LONGEST, READING, choose_features
+from models.features.reading import LONGEST, READING, choose_features, is_column_name
 from models.features.table_format import TableFormat
 from models.features.written import PLAIN, USUAL, Decimal, Form, Thousands, Written
 from models.parts.answers import ClassLabel, check_head
@@ -337,11 +337,6 @@ class Schema:
         """Return the schema of a model that reads these features alone, or all but some (`reading.chosen`)."""
         read = choose_features(self.features, features, without)
         return self if len(read) == len(self.features) else replace(self, features=read)
-
-
-def is_column_name(name: str) -> bool:
-    """Return whether a schema may speak of a column of this name, and a model read it."""
-    return 0 < len(name) <= LONGEST and name.isprintable() and not name.startswith("/")
 
 
 def has_no_name(name: str) -> bool:
