@@ -142,7 +142,7 @@ async def _page(
         "delimiters": DELIMITERS,
         "encoding": form_of_file.get("encoding", PLAIN.encoding) if _CUT.search(draft.name) else "",
         "delimiter": form_of_file.get("delimiter", PLAIN.delimiter),
-        "workbook": draft.name.lower().endswith((".xlsx", ".xlsm")),
+        "workbook": draft.name.lower().endswith((".xlsx", ".xlsm", ".xls", ".ods")),
         "sheet": form_of_file.get("sheet", PLAIN.sheet),
         "names": ", ".join(form_of_file.get("columns", PLAIN.columns)),
         "skip": form_of_file.get("skip", PLAIN.skip),

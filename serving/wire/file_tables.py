@@ -25,9 +25,10 @@ from serving.wire.work_time import WORK_SECONDS, seconds_left
 FILE = b"application/octet-stream"
 # As `training.rows.sources.files` has them.
 ENDINGS = (
-    ".parquet", ".xlsx", ".xlsm", ".sav", ".zsav", ".por", ".dta", ".sas7bdat", ".xpt", ".zip", ".arrow", ".feather",
-    ".ipc", *(f"{text}{packed}" for text in (".csv", ".tsv", ".txt", ".data", ".jsonl", ".ndjson", ".json")
-              for packed in ("", ".gz", ".zst", ".zip")),
+    ".parquet", ".xlsx", ".xlsm", ".xls", ".ods", ".sav", ".zsav", ".por", ".dta", ".sas7bdat", ".xpt", ".zip",
+    ".arrow", ".feather", ".ipc",
+    *(f"{text}{packed}" for text in (".csv", ".tsv", ".txt", ".data", ".jsonl", ".ndjson", ".json")
+      for packed in ("", ".gz", ".zst", ".zip")),
 )  # fmt: skip
 # Never imported: it runs alone, and what it loads is heavy.
 PROGRAM = Path(__file__).parents[2] / "training" / "datasets" / "one_file.py"

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 from pyarrow import ipc
-from workbooks import write_workbook
+from workbooks import write_ods, write_workbook
 
 from models.features.written import Form
 from training.rows.sources.sql import spool_query
@@ -115,6 +115,13 @@ def _titled_workbook(place: Path, rows: Sequence[Row]) -> World:
     return path, {"sheet": "b", "skip": 2, "skip_rows": ["Total"]}
 
 
+def _opendocument(place: Path, rows: Sequence[Row]) -> World:
+    cells = [[*map(_of_sheet, row)] for row in rows]
+    return write_ods(place / "rows.ods", {"notes": [], "rows": [[None], [f"{NAMES[0]}\n", *NAMES[1:]], *cells]}), {
+        "skip": 1
+    }
+
+
 def _of_sheet(cell: Any) -> Any:
     return cell if cell != "" else None
 
@@ -158,7 +165,8 @@ def _sqlite(place: Path, rows: Sequence[Row]) -> World:
 
 
 _TYPED = (
-    _parquet, _feather, _stream, _drifting, _workbook, _titled_workbook, _lines, _packed_lines, _list, _sqlite,
+    _parquet, _feather, _stream, _drifting, _workbook, _titled_workbook, _opendocument, _lines, _packed_lines, _list,
+    _sqlite,
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Workbooks (.xlsx) as spreadsheets write them, from cells of Python: texts, numbers, truth values, days, errors."""
+"""Workbooks (.xlsx, .ods) as spreadsheets write them: texts, numbers, truth values, days, errors."""
 
 from __future__ import annotations
 
@@ -101,3 +101,48 @@ def _cell(row: int, place: int, cell: object) -> str:
     if str(cell).startswith("#"):
         return f'<c {where} t="e"><v>{cell}</v></c>'
     return f'<c {where} t="inlineStr"><is><t xml:space="preserve">{escape(str(cell))}</t></is></c>'
+
+
+OFFICE = "urn:oasis:names:tc:opendocument:xmlns"
+
+
+def write_ods(path: Path, sheets: Mapping[str, Sequence[Sequence[object]]], rows_at_once: int = 1) -> Path:
+    """Write sheets of rows as OpenDocument; the last row of each stands there so many times, written once."""
+    tables = []
+    for name, rows in sheets.items():
+        written = [
+            f'<table:table-row table:number-rows-repeated="{rows_at_once if at == len(rows) else 1}">'
+            f"{''.join(map(_ods_cell, cells))}</table:table-row>"
+            for at, cells in enumerate(rows, 1)
+        ]
+        tables.append(f'<table:table table:name="{escape(name)}">{"".join(written)}</table:table>')
+    spaces = " ".join(f'xmlns:{short}="{OFFICE}:{short}:1.0"' for short in ("office", "table", "text"))
+    content = f"<office:document-content {spaces}><office:body><office:spreadsheet>{''.join(tables)}"
+    content += "</office:spreadsheet></office:body></office:document-content>"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        kind = "application/vnd.oasis.opendocument.spreadsheet"
+        archive.writestr("mimetype", kind, zipfile.ZIP_STORED)
+        manifest = f'<m:manifest xmlns:m="{OFFICE}:manifest:1.0"><m:file-entry m:full-path="/" m:media-type="{kind}"/>'
+        archive.writestr("META-INF/manifest.xml", HEAD + manifest + "</m:manifest>")
+        archive.writestr("content.xml", HEAD + content)
+    return path
+
+
+def _ods_cell(cell: object) -> str:
+    if cell is None or cell == "":
+        return "<table:table-cell/>"
+    if isinstance(cell, Styled):
+        return f'<table:table-cell office:value-type="percentage" office:value="{cell.number!r}"/>'
+    if isinstance(cell, Formula):
+        value = "" if cell.value is None else f' office:value-type="float" office:value="{cell.value!r}"'
+        return f'<table:table-cell table:formula="of:=1+1"{value}/>'
+    if isinstance(cell, bool):
+        return f'<table:table-cell office:value-type="boolean" office:boolean-value="{str(cell).lower()}"/>'
+    if isinstance(cell, date):
+        return f'<table:table-cell office:value-type="date" office:date-value="{cell.isoformat()}"/>'
+    if isinstance(cell, time):
+        return f'<table:table-cell office:value-type="time" office:time-value="{cell:PT%HH%MM%SS}"/>'
+    if isinstance(cell, int | float):
+        return f'<table:table-cell office:value-type="float" office:value="{cell!r}"/>'
+    lines = "".join(f"<text:p>{escape(line)}</text:p>" for line in str(cell).split("\n"))
+    return f'<table:table-cell office:value-type="string">{lines}</table:table-cell>'

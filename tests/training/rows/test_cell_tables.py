@@ -1,12 +1,15 @@
 """Workbooks and files of statistics programs are read as the same rows in a .csv are, from the draft to a prediction.
 
 `tests/data/statistics/people.*` hold ROWS, as pyreadstat wrote them; in those of SPSS, -9 of `age` is declared missing.
+`tests/data/workbooks/people.*` do as xlwt and odfpy wrote them; percent.xls has PER_CENTS.
 """
 
 from __future__ import annotations
 
+import random
 import sys
 import zipfile
+from contextlib import suppress
 from datetime import date, datetime, time
 from pathlib import Path
 
@@ -14,7 +17,7 @@ import pyarrow as pa
 import pytest
 import yaml
 from ledgers import ROOT
-from workbooks import write_workbook
+from workbooks import Formula, Styled, write_ods, write_workbook
 
 from accountant.errors import DataError
 from models.features.written import Form
@@ -47,6 +50,12 @@ features:
   sex: {type: categorical, values: [1, 2]}
 """
 STATISTICS = sorted((ROOT / "tests" / "data" / "statistics").iterdir())
+WORKBOOKS = {path.name: path for path in (ROOT / "tests" / "data" / "workbooks").iterdir()}
+PEOPLE = {path.name: path for path in STATISTICS} | {name: WORKBOOKS[name] for name in ("people.xls", "people.ods")}
+PER_CENTS = {
+    "a": [42.5, 0.5, 0.07, 100],
+    "f": [None, 1200, None, 200],
+}  # the first and the third of f were never computed
 
 
 def read(path, schema):
@@ -65,13 +74,13 @@ def as_csv(tmp_path_factory):
     return read(path, parse_schema(SCHEMA.encode()))
 
 
-@pytest.mark.parametrize("name", ["a.xlsx", "a.xlsm", *(path.name for path in STATISTICS)])
+@pytest.mark.parametrize("name", ["a.xlsx", "a.xlsm", *PEOPLE])
 def test_the_same_rows_are_read_alike_in_every_form(tmp_path, as_csv, name):
     path = tmp_path / name
     if name.startswith("a."):
         write_workbook(path, {"people": [NAMES, *ROWS, [""] * 6], "notes": []})
     else:
-        path.write_bytes((STATISTICS[0].parent / name).read_bytes())
+        path.write_bytes(PEOPLE[name].read_bytes())
     assert check_file(parse_schema(SCHEMA.encode()), path).problems == []
     values, bins, labels = read(path, parse_schema(SCHEMA.encode()))
     missing = [None if cell == "" else cell for cell in as_csv[0]["town"]]
@@ -157,3 +166,51 @@ def test_what_is_no_such_file_is_refused_with_a_remedy(tmp_path, monkeypatch):
     assert refusal(tmp_path / "d.xlsx").endswith("save it as .csv")
     monkeypatch.setitem(sys.modules, "pyreadstat", None)
     assert "pip install pyreadstat, or save it as .csv" in refusal(STATISTICS[0])
+
+
+@pytest.mark.parametrize("name", ["a.xls", "a.ods", "b.xlsx"])  # what it is called does not say what it is
+def test_per_cents_and_formulas_of_other_workbooks_are_told(tmp_path, name):
+    path = tmp_path / name
+    rows = [["a", "f"], [Styled(0.425), Formula()], [0.5, Styled(12)], [0.07, Formula()], [Styled(1), Styled(2)]]
+    if name.endswith("ods"):
+        write_ods(path, {"s": rows})
+    else:
+        path.write_bytes(WORKBOOKS["percent.xls"].read_bytes())
+    table = open_file(path)
+    [batch] = table.batches_as_they_are(["a", "f"])
+    assert batch.to_pydict() == PER_CENTS
+    assert [*table.batches(["a"], {})]
+    if not name.endswith("ods"):  # an old workbook has a value for each formula
+        return
+    with pytest.raises(
+        DataError, match=r"2 cells, the first in column 'f' of row 2, hold a formula that no program has"
+    ):
+        [*table.batches(["f"], {})]
+
+
+def test_a_row_that_is_written_once_for_many_is_bounded_before_it_is_read(tmp_path):
+    path = write_ods(tmp_path / "a.ods", {"s": [["a", "b"], [1, Styled(0.5)]]}, 3)
+    [batch] = open_file(path).batches(["a", "b"], {})
+    assert batch.to_pydict() == {"a": [1, 1, 1], "b": [50, 50, 50]}
+    with pytest.raises(DataError, match="has more than 33554432 cells; save it as .csv or .parquet"):
+        open_file(write_ods(tmp_path / "b.ods", {"s": [["a", "b"], [1, Styled(0.5)]]}, 1 << 24)).types()
+
+
+@pytest.mark.parametrize("name", ["people.xls", "percent.xls", "people.ods"])
+def test_a_damaged_workbook_is_read_or_refused(tmp_path, name):
+    """With bytes changed, left out and put in: never another error, nor an end of the program."""
+    whole, draw, path, refused = WORKBOOKS[name].read_bytes(), random.Random(name), tmp_path / name, 0
+    for _ in range(120):
+        raw = bytearray(whole)
+        for _ in range(draw.choice([1, 1, 3, 20])):
+            at = draw.randrange(len(raw))
+            length, piece = draw.choice(
+                [(1, draw.randbytes(1)), (4, b"\xff" * 4), (4, bytes(4)), (99, b""), (0, bytes(99))]
+            )
+            raw[at : at + length] = piece
+        path.write_bytes(raw)
+        with suppress(DataError):
+            refused += 1
+            open_file(path).types()
+            refused -= 1
+    assert refused > 20

@@ -1,4 +1,4 @@
-"""The readers that others made of workbooks (.xlsx) and of files of SPSS, Stata and SAS. They run behind the seal alone
+"""The readers that others made of workbooks and of files of SPSS, Stata and SAS. They run behind the seal alone
 (`training.rows.sources.sealed`), which their faults end in: a memory fault of theirs is a refusal of the file.
 
 A reader takes an open file and what is asked of it, and returns plain facts, as JSON has them, and a table.
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime, time
 from decimal import Decimal
+from functools import partial
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -19,10 +20,11 @@ from accountant.errors import DataError
 from accountant.system.lazy_import import later
 from models.features.csv_lines import name_columns
 from models.features.written import Form
-from training.rows.sources.sheet_cells import SheetCells
+from training.rows.sources.old_sheets import read_old_cells
+from training.rows.sources.sheet_cells import SheetCells, read_ods_cells, read_sheet_cells
 
 python_calamine, pyreadstat = later("python_calamine"), later("pyreadstat")
-BATCH_ROWS = 1 << 16
+BATCH_ROWS, _ODS = 1 << 16, "content.xml"
 MOST_ABOVE = 20  # rows in which the names of the columns are looked for
 Asked = Mapping[str, Any]
 Cells = Sequence[Any]
@@ -63,22 +65,14 @@ def _cells_of_sheet(file: BinaryIO, asked: Asked, form: Form) -> Sheet:
     """Read a sheet from where `skip` says on, without the empty rows at its end and those that are nobody's."""
     name, skip, names = asked["name"], form.skip, [*form.columns]
     try:
-        with zipfile.ZipFile(file) as archive:
-            if sum(part.file_size for part in archive.infolist()) > asked["most_unpacked"]:
-                most = asked["most_unpacked"]
-                raise DataError(f"data={name}: unpacks to more than {most} bytes; save it as .csv")
-            file.seek(0)
-            book = python_calamine.load_workbook(file)
-            called = _sheet_of(book, form, name)
-            written = SheetCells(archive, called)
-            percents, uncomputed = written.percents(), written.uncomputed()
+        book, called, written = _open_book(file, asked, form)
     except python_calamine.PasswordError:
         raise DataError(f"data={name}: has a password; save it without one") from None
     sheet = book.get_sheet_by_name(called)
     _check_size(sheet.width, sheet.height, asked)
     top, left = sheet.start or (0, 0)
     rows = [*([[""] * sheet.width] * top), *map(list, sheet.to_python())]
-    for row, column in ((row, column - left) for row, column in percents if row < len(rows)):
+    for row, column in ((row, column - left) for row, column in written.percents if row < len(rows)):
         if type(cell := rows[row][column]) in (int, float):  # what is shown, as the text of it has it
             rows[row][column] = float(Decimal(repr(cell)).scaleb(2))
     while rows and not any(cell not in ("", None) for cell in rows[-1]):
@@ -97,10 +91,33 @@ def _cells_of_sheet(file: BinaryIO, asked: Asked, form: Form) -> Sheet:
     kept = [at for at in range(skip, len(rows)) if not nobody[at]]
     formulas: dict[int, list[int]] = {}
     persons = {*kept}
-    for row, column in sorted(uncomputed):
+    for row, column in sorted(written.uncomputed):
         if row in persons:
             formulas.setdefault(column - left, [0, row + 1])[0] += 1
     return names, [rows[at] for at in kept], [at + 1 for at in kept], formulas
+
+
+def _open_book(file: BinaryIO, asked: Asked, form: Form) -> tuple[Any, str, SheetCells]:
+    """Open a workbook, by what it is and not by what it is called. Return which sheet is read, and where it has cells
+    of which the reader tells less than the file.
+    """
+    name = asked["name"]
+    file.seek(0)
+    if file.read(2) != b"PK":
+        file.seek(0)
+        old = read_old_cells(file.read())
+        file.seek(0)
+        book = python_calamine.load_workbook(file)
+        called = _sheet_of(book, form, name)
+        return book, called, dict(zip(book.sheet_names, old, strict=True))[called]
+    with zipfile.ZipFile(file) as archive:
+        if sum(part.file_size for part in archive.infolist()) > asked["most_unpacked"]:
+            raise DataError(f"data={name}: unpacks to more than {asked['most_unpacked']} bytes; save it as .csv")
+        of_sheets = read_ods_cells(archive, partial(_check_size, 1, asked=asked)) if _ODS in archive.namelist() else {}
+        file.seek(0)
+        book = python_calamine.load_workbook(file)
+        called = _sheet_of(book, form, name)
+        return book, called, of_sheets[called] if of_sheets else read_sheet_cells(archive, called)
 
 
 def _sheet_of(book: Any, form: Form, name: str) -> str:

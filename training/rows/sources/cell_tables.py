@@ -23,7 +23,7 @@ from training.rows.sources.cell_readers import BATCH_ROWS, as_table
 from training.rows.sources.json_cells import read_records
 from training.rows.sources.sealed import read_sealed
 
-SHEETS = (".xlsx", ".xlsm")
+SHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
 STATISTICS = {
     ".sav": "read_sav", ".zsav": "read_sav", ".por": "read_por", ".dta": "read_dta", ".sas7bdat": "read_sas7bdat",
     ".xpt": "read_xport",

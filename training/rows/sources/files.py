@@ -41,7 +41,7 @@ _PACKED = [f"{text}{packed}" for text in (*TEXT, *RECORDS) for packed in PACKED]
 ENDINGS = (".parquet", *SHEETS, *STATISTICS, *_PACKED, *TEXT, *RECORDS, *ARROW, ".zip")
 SAID = (
     ".parquet, .csv, .tsv, .txt, .data, .jsonl, .ndjson, .json (also with .gz, .zst and .zip), .zip, .xlsx, .xlsm, "
-    ".arrow, .feather, .ipc, or of SPSS, Stata and SAS .sav, .zsav, .por, .dta, .sas7bdat and .xpt"
+    ".xls, .ods, .arrow, .feather, .ipc, or of SPSS, Stata and SAS .sav, .zsav, .por, .dta, .sas7bdat and .xpt"
 )
 Kinds = Mapping[str, pa.DataType]
 # As the law of columns has it, which looks at texts without blanks about them: some blanks alone say nothing, too.

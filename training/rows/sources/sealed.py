@@ -166,7 +166,7 @@ def main() -> None:
     """Load the readers, and fork for each file that comes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal interrupts us both; who asked closes our input
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    for name in ("encodings.cp437", "python_calamine", "pyreadstat"):
+    for name in ("encodings.cp437", "encodings.utf_16_le", "python_calamine", "pyreadstat"):
         with suppress(ImportError):
             import_module(name)
     for name in ALPHABETS:

@@ -1,13 +1,15 @@
 """What the reader of workbooks does not tell of a sheet's cells: which are shown as per cents, and which hold a formula
-that no program has computed. Read from the parts of the file itself.
+that no program has computed. Read from the parts of the file itself: of an .xlsx or an .ods.
 """
 
 from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from html import unescape
+from xml.etree import ElementTree
 
 _SHEET = re.compile(r"<(?:\w+:)?sheet\b[^>]*>")
 _RELATION = re.compile(r"<(?:\w+:)?Relationship\b[^>]*>")
@@ -25,37 +27,65 @@ _PERCENT = {"9", "10"}  # forms that every workbook has, by number
 Place = tuple[int, int]  # row and column, from 0
 
 
+@dataclass
 class SheetCells:
-    """The cells of a sheet of a workbook, as they are written in its file."""
+    """Where, in a sheet, `percents` stand: numbers shown a hundred times as large, with a sign; and cells that hold a
+    formula and no value: `uncomputed`.
+    """
 
-    def __init__(self, archive: zipfile.ZipFile, sheet: str) -> None:
-        """Find the sheet by its name. What cannot be found has no such cells."""
-        self._styles = _read(archive, "xl/styles.xml").decode("utf-8", "replace")
-        relations = {
-            of["Id"]: of.get("Target", "")
-            for of in _attributes(_RELATION, _read(archive, "xl/_rels/workbook.xml.rels").decode("utf-8", "replace"))
-            if "Id" in of
-        }
-        book = _read(archive, "xl/workbook.xml").decode("utf-8", "replace")
-        named = next((of for of in _attributes(_SHEET, book) if of.get("name") == sheet), {})
-        target = relations.get(next((value for key, value in named.items() if key.endswith(":id")), ""), "")
-        self._xml = _read(archive, target.lstrip("/") if target.startswith("/") else f"xl/{target}") if target else b""
+    percents: set[Place]
+    uncomputed: set[Place]
 
-    def percents(self) -> set[Place]:
-        """Return the cells whose number is shown as per cents: a hundred times as large, and a sign."""
-        forms = _PERCENT | {
-            of.get("numFmtId", "")
-            for of in _attributes(_FORMAT, self._styles)
-            if "%" in _NO_SIGN.sub("", of.get("formatCode", ""))
-        }
-        listed = _STYLES.search(self._styles)
-        styles = [of.get("numFmtId") for of in _attributes(_STYLE, listed[0] if listed else "")]
-        shown = "|".join(str(at) for at, form in enumerate(styles) if form in forms).encode()
-        return set(_places(re.compile(_CELL % shown), self._xml)) if shown else set()
 
-    def uncomputed(self) -> set[Place]:
-        """Return the cells that hold a formula and no value."""
-        return set(_places(_UNCOMPUTED, self._xml))
+def shows_percents(form: str) -> bool:
+    """Return whether a form of numbers shows them as per cents."""
+    return "%" in _NO_SIGN.sub("", form)
+
+
+def read_sheet_cells(archive: zipfile.ZipFile, sheet: str) -> SheetCells:
+    """Find such cells of an .xlsx. A sheet that cannot be found has none."""
+    styles = _read(archive, "xl/styles.xml").decode("utf-8", "replace")
+    relations = {
+        of["Id"]: of.get("Target", "")
+        for of in _attributes(_RELATION, _read(archive, "xl/_rels/workbook.xml.rels").decode("utf-8", "replace"))
+        if "Id" in of
+    }
+    book = _read(archive, "xl/workbook.xml").decode("utf-8", "replace")
+    named = next((of for of in _attributes(_SHEET, book) if of.get("name") == sheet), {})
+    target = relations.get(next((value for key, value in named.items() if key.endswith(":id")), ""), "")
+    xml = _read(archive, target.lstrip("/") if target.startswith("/") else f"xl/{target}") if target else b""
+    forms = _PERCENT | {
+        of.get("numFmtId", "") for of in _attributes(_FORMAT, styles) if shows_percents(of.get("formatCode", ""))
+    }
+    listed = _STYLES.search(styles)
+    of_cells = [of.get("numFmtId") for of in _attributes(_STYLE, listed[0] if listed else "")]
+    shown = "|".join(str(at) for at, form in enumerate(of_cells) if form in forms).encode()
+    return SheetCells(set(_places(re.compile(_CELL % shown), xml)) if shown else set(), set(_places(_UNCOMPUTED, xml)))
+
+
+def read_ods_cells(archive: zipfile.ZipFile, check: Callable[[int], None]) -> dict[str, SheetCells]:
+    """Find such cells of an .ods, by sheet. `check` is asked whether so many may hold something: one that is written
+    once may stand for many.
+    """
+    sheets, place, cells = dict[str, SheetCells](), [0, 0], 0
+    for event, node in ElementTree.iterparse(archive.open("content.xml"), ("start", "end")):
+        kind, of = node.tag.rpartition("}")[2], {key.rpartition("}")[2]: value for key, value in node.items()}
+        rows, columns = (int(of.get(f"number-{each}-repeated", 1)) for each in ("rows", "columns"))
+        if kind == "table" and event == "start":
+            sheet, place = sheets.setdefault(of.get("name", ""), SheetCells(set(), set())), [0, 0]
+        elif kind == "table-row" and event == "start":
+            place[1], high = 0, rows
+        elif kind == "table-row":
+            place[0] += rows
+            node.clear()
+        elif kind in ("table-cell", "covered-table-cell") and event == "start":
+            is_percent, is_formula = of.get("value-type") == "percentage", "formula" in of and "value-type" not in of
+            cells += high * columns * ("value-type" in of)
+            check(cells)
+            where = ((place[0] + row, place[1] + at) for row in range(high) for at in range(columns))
+            (sheet.percents if is_percent else sheet.uncomputed).update(where if is_percent or is_formula else ())
+            place[1] += columns
+    return sheets
 
 
 def _read(archive: zipfile.ZipFile, name: str) -> bytes:
