@@ -199,12 +199,14 @@ def test_a_sheet_is_named_wherever_a_file_is(tmp_path):
 @pytest.mark.parametrize(
     ("suffix", "form", "key"),
     [(".csv", {"sheet": "s"}, "sheet"), (".parquet", {"skip": 1}, "skip"), (".parquet", {"sheet": "s"}, "sheet"),
-     (".arrow", {"skip_rows": ["Total"]}, "skip_rows")],
+     (".arrow", {"skip_rows": ["Total"]}, "skip_rows"), (".jsonl", {"skip": 1}, "skip")],
 )  # fmt: skip
 def test_a_key_that_a_format_does_not_use_is_refused(tmp_path, suffix, form, key):
     path, table = tmp_path / f"rows{suffix}", pa.table({"amount": [1.0, 2.0], "y": ["no", "yes"]})
     if suffix == ".csv":
         path.write_text("amount,y\n1,no\n2,yes\n")
+    elif suffix == ".jsonl":
+        path.write_text('{"amount": 1, "y": "no"}\n{"amount": 2, "y": "yes"}\n')
     elif suffix == ".parquet":
         pq.write_table(table, path)
     else:
@@ -213,8 +215,9 @@ def test_a_key_that_a_format_does_not_use_is_refused(tmp_path, suffix, form, key
     body = {**BODY, "records": 2}
     [problem] = check_file(parse_schema(yaml.safe_dump({**body, "format": form}).encode()), path).problems
     assert f"`{key}` under `format` is of other kinds of files than {suffix}" in problem.found
-    assert problem.remedy == "leave it out of the schema"
-    assert check_file(parse_schema(yaml.safe_dump(body).encode()), path).problems == []
+    followed = follow(path, {**body, "format": form}, Known({"amount": NUMBER, "y": {}}))
+    assert (followed.end, followed.steps) == ("admitted", [f": {problem.remedy}"])
+    assert followed.body == {**body, "format": {}}
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])

@@ -34,7 +34,7 @@ OTHERWISE = {
     "all at once": (
         PLACES,
         lambda text: f' "{text.upper()}."',
-        "blanks, capitals, zeros, quotes, dashes or a dot of their own",
+        "blanks, capitals, zeros, quotes, dashes, a dot or an encoding of their own",
     ),
     "other words": (PLACES, lambda text: "x" + text, "other: expected"),
 }

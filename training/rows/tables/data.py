@@ -144,7 +144,8 @@ def require_used(data: Path, form: Form) -> dict[str, pa.DataType | None]:
         if unused := unused_keys(part, form):
             raise DataError(
                 f"data={data.name}: {', '.join(f'`{key}`' for key in unused)} under `format` is of other kinds of "
-                f"files than {ending(part)}, and would not be used; leave it out of the schema"
+                f"files than {ending(part)}, and would not be used; leave it out of the schema",
+                remedies=[{"place": "format", "say": dict.fromkeys(unused, ""), "leave_out": True}],
             )
     return types
 
@@ -173,7 +174,8 @@ def reading(data: Path | Table) -> Iterator[None]:
 
 def most_rows(data: Path | Table, form: Form = PLAIN) -> int:
     """Return as many rows as there are, or, of a .csv, may be: the ends of its lines."""
-    return (open_table(data, form) if isinstance(data, Path) else data).most_rows()
+    with reading(data):
+        return (open_table(data, form) if isinstance(data, Path) else data).most_rows()
 
 
 def check_names(names: Sequence[str], schema: Schema, also: Sequence[str] = ()) -> None:

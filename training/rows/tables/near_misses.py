@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from models.features.written import PLAIN_SIGNS
 
@@ -19,6 +20,8 @@ _NO_ZEROS = re.compile(r"^0+(?=[0-9])|\.0+$")
 
 def _plainest(text: str) -> str:
     """Return what two texts have in common that are written otherwise: of those alike by any of FORMS, the same."""
+    with suppress(UnicodeError):  # UTF-8 that was read as cp1252
+        text = text.encode("cp1252").decode()
     plain = unicodedata.normalize("NFKC", text).translate(_PLAIN).strip(f"{_BLANKS}\"'").rstrip(".").casefold()
     return _NO_ZEROS.sub("", " ".join(plain.split()))
 
@@ -31,7 +34,7 @@ FORMS: dict[str, Callable[[str], str]] = {
     "other zeros before them": lambda text: text.lstrip("0") or "0",
     "quotes about them": lambda text: text.strip("\"'"),
     "a dot after them": lambda text: text.rstrip("."),
-    "blanks, capitals, zeros, quotes, dashes or a dot of their own": _plainest,
+    "blanks, capitals, zeros, quotes, dashes, a dot or an encoding of their own": _plainest,
 }
 
 
