@@ -117,8 +117,8 @@ def test_how_many_rows_there_were_leaves_no_trace(tmp_path, monkeypatch, capsys,
 
 def test_a_text_is_like_a_listed_one_by_its_form_alone():
     near = NearMisses(["Ulm", "Bad Ems", "007", "C", "é", "O'Brien", "a-b"])
-    like = [" Ulm", "ULM", "bad  ems", "7", "07", "7.0", '"Ulm"', "Ulm.", "e\u0301", "\uff23", "\u00a0ulm", "\u00c3\u00a9", "O\u2019Brien",
-            "a\u2013b"]
+    like = [" Ulm", "ULM", "bad  ems", "7", "07", "7.0", '"Ulm"', "Ulm.", "e\u0301", "\uff23", "\u00a0ulm"]
+    like += ["\u00c3\u00a9", "O\u2019Brien", "a\u2013b"]
     assert [text for text in like if near(text) is None] == []
     unlike = ["Um", "Ulmer", "70", "C+", "e", "BadEms", "x" * 201, ""]
     assert [text for text in unlike if near(text) is not None] == []

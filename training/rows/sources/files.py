@@ -237,7 +237,10 @@ class ArrowTable:
                 yield batch.slice(start, BATCH_ROWS).select(list(columns))
 
     def most_rows(self) -> int:
-        """Count the rows batch by batch."""
+        """Count the rows batch by batch, by the first column that can be read: nobody may want a damaged one."""
+        for name in self.types():
+            with suppress(OSError, pa.ArrowException):
+                return sum(map(len, self._read([name])[1]))
         return sum(map(len, self._read()[1]))
 
 
