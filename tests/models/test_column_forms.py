@@ -20,6 +20,7 @@ from models.features.features import BooleanFeature, DateFeature, MomentFeature,
 from models.features.written import NO, YES, Written
 from models.onnx.runtime import columns_from_records
 from serving.wire import csv_tables
+from training.rows.sources.cell_kinds import sign_first
 from training.rows.tables.row_files import read_columns
 
 NUMBER, TRUTH = NumericFeature("n", (0.0,)), BooleanFeature("b")
@@ -68,6 +69,16 @@ def test_what_may_be_no_number_is_refused(written, texts):
             read(NUMBER, ["5", text], written)
 
 
+def test_the_steward_is_told_of_a_negative_number_by_what_stands_within():
+    """As the law reads it; in time that goes by the length of a cell, which may be a mebibyte."""
+    for cell, plain in (("($ 5.00)", "-$ 5.00"), ("5 -", "-5"), ("\u2212 5", "-5"), ("5-5", "5-5"), ("(a)", "(a)")):
+        assert sign_first(cell) == plain
+    for cell in ("9" * (1 << 20), "9 " * (1 << 19), "(" + "9" * (1 << 20)):
+        assert sign_first(cell) == cell.strip()
+        with pytest.raises(Misfit):
+            read(NUMBER, [f"{cell}x"])
+
+
 @pytest.mark.parametrize("unit", ["-", "\u2212", "\u2011", "\uff0d", "(", ")", "()"])
 def test_no_unit_is_a_sign(unit):
     assert Written(unit_mark=unit).problem().startswith("unit_mark")
@@ -95,7 +106,7 @@ def test_every_form_reads_a_number_to_its_last_bit(tmp_path):
         (tmp_path / "rows.csv").write_text("\n".join(["n,other", *(f"{text},x" for text in plain), f"{last},x"]))
         assert [cell for part in read_columns(tmp_path / "rows.csv", [NUMBER]) for cell in part["n"]][:-1] == wanted
         raw = "\n".join(["n", *plain, last]).encode()
-        assert csv_tables.columns_of(raw, [NUMBER], {"n"}, 10_000)["n"].tolist()[:-1] == wanted
+        assert csv_tables.table_of(raw, [NUMBER], 10_000).read([NUMBER], {"n"})["n"].tolist()[:-1] == wanted
         for cells in (plain, [json.loads(text) for text in plain]):
             records = [{"n": cell} for cell in [*cells, last]]
             assert columns_from_records([NUMBER], records, 10_000)["n"].tolist()[:-1] == wanted

@@ -27,7 +27,6 @@ UNITS = frozenset(_UNITS.split())
 # Words for a missing value, small: what a column of numbers or days holds beside them.
 MISSING_WORDS = {*NOBODY, *PLACEHOLDERS, "--", "nc", "n/c", "n.c.", "nsp", "s.o.", "k.a.", "inconnu", "unbekannt"}
 _NUMBER = r"\d(?:[\d.,'’ \u00a0\u2009\u202f]*\d)?"
-_NEGATIVE = re.compile(r"\(\s*([^-+()]*\d[^-+()]*?)\s*\)|([^-+()]*\d[^-+()]*?)\s*-|-\s+(\d.*)")
 _ANY_UNIT = "|".join(map(re.escape, sorted(UNITS, key=len, reverse=True)))
 _WITH_KNOWN_UNIT = re.compile(
     rf"[-+]?\s*(?:{_NUMBER}\s*(?P<after>{_ANY_UNIT})|(?P<before>{_ANY_UNIT})\s*[-+]?{_NUMBER})"
@@ -63,8 +62,12 @@ def sign_first(cell: str) -> str:
     there (behind it, apart from it, brackets about it) as one before it.
     """
     text = cell.strip().translate(PLAIN_SIGNS)
-    match = _NEGATIVE.fullmatch(text)
-    return text if match is None else f"-{next(filter(None, match.groups()))}"
+    for before, behind in (("(", ")"), ("", "-"), ("-", "")):
+        number = text[len(before) : len(text) - len(behind)].strip()
+        is_whole = text.startswith(before) and text.endswith(behind)
+        if is_whole and not {*"-+()"}.intersection(number) and re.search("[0-9]", number):
+            return f"-{number}"
+    return text
 
 
 def is_missing_word(text: str) -> bool:
