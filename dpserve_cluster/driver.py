@@ -98,6 +98,7 @@ class Cluster:
     def __init__(self, desk: Desk, shape: Partition, run: int = 0) -> None:
         self._desk, self._shape, self._run = desk, shape, run
         self.widths, self.classes, self.outputs = shape.widths, shape.classes, shape.outputs
+        self.is_weighed = False  # rows with weights are asked here
 
     @property
     def size(self) -> int:

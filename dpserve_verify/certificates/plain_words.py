@@ -133,6 +133,8 @@ def _who(certificate: Certificate) -> Section:
     form = certificate.form
     unit = form.claim.unit
     bounded = "" if unit.bounding.startswith("none") else f" Used are {unit.bounding}, and no others."
+    if (weight := form.dataset.weight) is not None:
+        bounded += f" A record counts by its weight, {weight.column}, as at most one of weight {weight.most}."
     first = f"The unit of privacy is one {unit.name} of the dataset {form.dataset.name}.{bounded}"
     if form.claim.trust_model.startswith("two-aggregators:"):
         second = (

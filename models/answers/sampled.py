@@ -56,6 +56,8 @@ def describe_rows(rows: Any, unit: Any) -> str:
         of = f"the {100 * float(rows.share):.4g} % of {people} that are {kept}"
     if unit.name == "person":
         of += f", of each at most {'one row' if unit.contributions == 1 else f'{unit.contributions} rows'}"
+    if rows.weight is not None:
+        of += f", each by its weight, {rows.weight.column}, of at most {rows.weight.most}"
     if rows.window:
         first, last = rows.window
         of += f", in block {first}" if first == last else f", in blocks {first} to {last}"

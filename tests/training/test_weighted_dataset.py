@@ -11,10 +11,14 @@ import ledgers
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet
 import pytest
+import yaml
+from following import Known, follow
 
 from accountant.audit.audit import audit_home
 from accountant.certificates.answer import ANSWER
+from accountant.certificates.profile import PROFILE
 from accountant.certificates.worth import WORTH
 from accountant.errors import DataError, SchemaError
 from accountant.home import Home
@@ -22,11 +26,13 @@ from dpserve_verify.certificates.certificate import recompute
 from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid
 from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.weights import PARTS
+from models.profile.stated import check as check_profile
 from models.worth.stated import check
 from training.datasets.datasets import register
 from training.jobs import job
 from training.measuring.answers import answers
-from training.requests import EvaluationRequest, JobRequest, QueryRequest, TuningRequest
+from training.measuring.profile.synthetic_rows import from_profile
+from training.requests import EvaluationRequest, JobRequest, ProfileRequest, QueryRequest, TuningRequest
 from training.rows.schema.schema import parse_schema
 from training.rows.tables.file_check import find_problems
 
@@ -136,9 +142,9 @@ def test_a_plan_in_which_the_weight_was_forgotten_is_refused_by_ledger_and_verif
 
 def test_what_has_no_proof_with_weights_is_refused_and_nothing_is_charged(home):
     size = home.ledger.log.size
-    grid = TuningRequest({"rounds": [4, 8]})
-    for asked in (JobRequest("d", "bdpe", "1"), JobRequest("d", "lazybb-tree", "1"),
-                  JobRequest("d", "lazybb", "1", tuning=grid)):  # fmt: skip
+    projected = JobRequest("d", "lazybb-tree", "1", parameters={"reweighting": "projected"})
+    tuned = JobRequest("d", "lazybb", "1", tuning=TuningRequest({"rounds": [4, 8]}))
+    for asked in (JobRequest("d", "bdpe", "1"), projected, tuned):
         with pytest.raises(InputError, match="the rows have weights, and .* has no proof with them; learners with"):
             job.train(home, asked, by="test")
     assert home.ledger.log.size == size
@@ -195,3 +201,28 @@ def test_rows_that_all_weigh_the_most_are_as_rows_without_weights(tmp_path):
     alike: Rows = rows_of(parse_schema(plain.encode()), columns, columns["y"], Relation.ADD_REMOVE)
     for feature in (0, 1):
         assert np.array_equal(weighed.class_counts(feature), PARTS * alike.class_counts(feature))
+
+
+def test_synthetic_rows_are_spread_as_the_weights_are(home, tmp_path):
+    """Of the profile's own counts, whose statement says by what rows weigh."""
+    told = job.measure(home, ProfileRequest("d", "8", around="y"), by="test")
+    stated = PROFILE.open(home, told["job"])[2]
+    check_profile(stated)
+    assert stated.form.rows.weight.column == "w"
+    out = tmp_path / "d.synthetic.parquet"
+    from_profile(home, told["job"], out, 4000, 0, "d")
+    made, columns = pyarrow.parquet.read_table(out).to_pydict(), table()
+    for name, value in (("c", "a"), ("y", "yes")):
+        weighed = float(np.average(columns[name] == value, weights=columns["w"]))
+        assert abs(np.mean(np.array(made[name]) == value) - weighed) < 0.06
+    assert abs(np.mean(columns["c"] == "a") - np.average(columns["c"] == "a", weights=columns["w"])) > 0.2
+
+
+def test_the_remedy_of_a_weight_above_the_most_is_a_step_that_is_read(tmp_path):
+    columns = table(400)
+    columns["w"][3] = 8.5
+    data, schema = write(tmp_path / "files", columns, SCHEMA.replace("3000", "400"))
+    body = yaml.safe_load(schema.read_text())
+    followed = follow(data, body, Known({}))
+    assert followed.end == "admitted"
+    assert followed.body["weight"] == {"column": "w", "most": 8.0, "above": "clip"}

@@ -48,10 +48,7 @@ class Choice:
 
 def choose(public: Public) -> Choice:
     """Choose the learner. InputError, the chosen learner's own, where it does not take such a job."""
-    if public.parts != 1:
-        learner = "ebm" if _curves(public) or len(public.classes or ()) < 2 else "lazybb"
-        choice = Choice(learner, f"the rows have weights: {learner}")
-    elif public.shared:
+    if public.shared:
         choice = Choice("ebm", "institutions are asked for sums alone, and all that it asks are sums: ebm")
     elif public.classes is None:
         choice = Choice("ebm", "the target is a number: ebm")

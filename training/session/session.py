@@ -45,7 +45,7 @@ class Start:
 
 
 PROMISES = EPSILON, MU = "epsilon", "mu"
-WITH_WEIGHTS = "learners with weights: ebm (engine=epochs), lazybb (reweighting=scheduled), forest; counts, evaluations"
+WITH_WEIGHTS = "learners with weights: ebm (engine=epochs), lazybb and lazybb-tree (reweighting=scheduled), forest"
 MOST_SECONDS = 3600
 
 

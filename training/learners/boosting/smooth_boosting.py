@@ -36,7 +36,7 @@ from training.learners.base.private_learner import PrivateClassifier
 from training.learners.boosting.defaults import RULES, Defaults, Votes, defaults, strength
 from training.learners.boosting.probabilities import EXACT, ScoreCounts, counting, fit_bends, fit_link, noise_in_rows
 from training.learners.boosting.reweighting import MOST_PROJECTED, Projected, Reweighting, Scheduled
-from training.session.session import Public, Releaser
+from training.session.session import Public, Releaser, require_alike
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -85,6 +85,8 @@ class SmoothBooster(PrivateClassifier):
             raise InputError("weighting='logistic': projected reweighting has exponential weights")
         if self.reweighting == "projected" and self.balance:
             raise InputError(f"balance={self.balance}: projected reweighting has no class weights; leave it out")
+        if self.reweighting == "projected":
+            require_alike(public, "projected reweighting")
         if self.reweighting == "projected" and public.most > MOST_PROJECTED:
             most = f"rows weighed so are at most {MOST_PROJECTED}, and there may be {public.most}"
             raise InputError(f"reweighting='projected': {most}; scheduled reweighting takes them")

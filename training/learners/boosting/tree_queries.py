@@ -77,6 +77,11 @@ class Weighing:
     public: Public
     weighed: Balance | None = None
 
+    @property
+    def by_weight(self) -> bool:
+        """Return whether rows may have weights: what a row weighs here follows from itself alone."""
+        return not self.reweighting.reads_counts
+
     def moved(self, relation: Relation) -> int:
         """Return twice the most that a row can move the weights of all rows by, in sum, itself included."""
         return self.reweighting.sensitivity(relation, self.bound, self.public.records)
@@ -104,8 +109,19 @@ class Weighing:
         return table if self.weighed is None else self.weighed.of_two(table)
 
 
+class _Weighed:
+    """A query of weights, whose answers move by as much as these do."""
+
+    weighing: Weighing
+
+    @property
+    def by_weight(self) -> bool:
+        """Return whether rows may have weights."""
+        return self.weighing.by_weight
+
+
 @dataclass(frozen=True)
-class SplitGains:
+class SplitGains(_Weighed):
     """Gain of every test in every leaf: (leaves, tests); or, `best_first`, all of them in one row.
 
     Range: by Gini 4 times what the weights move by in sum, plus the rounding; by error 2 times, exactly. The same for
@@ -149,7 +165,7 @@ def rounding(moved: int, leaves: int, most: int = FEW_ROWS) -> int:
 
 
 @dataclass(frozen=True)
-class LeafVotes:
+class LeafVotes(_Weighed):
     """For every leaf, the scores of voting for class 0 and for class 1: (leaves, 2) of a - b and b - a."""
 
     weighing: Weighing
@@ -181,7 +197,7 @@ class LeafVotes:
 
 
 @dataclass(frozen=True)
-class LeafRules:
+class LeafRules(_Weighed):
     """For every leaf and every 1-rule h, the sum of w y h(x) over the leaf's rows: (leaves, 2 (tests + 1)), as in
     `lazybb`. Splits the leaf and says what its halves vote in one selection; the constant rules are among them.
     """
