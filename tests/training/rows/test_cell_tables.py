@@ -156,6 +156,12 @@ def test_what_is_no_such_file_is_refused_with_a_remedy(tmp_path, monkeypatch):
     assert [*open_file(tmp_path / "b.xlsx", Form(skip=1)).types()] == ["age"]
     write_workbook(tmp_path / "c.xlsx", {"s": []})
     assert refusal(tmp_path / "c.xlsx").endswith("name another file")
+    old = WORKBOOKS["people.xls"].read_bytes()
+    wide = [name.encode("utf-16-le").ljust(64, b"\0") for name in ("Workbook", "EncryptedPackage")]
+    (tmp_path / "e.xlsx").write_bytes(old.replace(wide[0] + bytes([18]), wide[1] + bytes([34])))
+    (tmp_path / "e.xls").write_bytes(old.replace(b"\x42\0\2\0", b"\x2f\0\2\0", 1))
+    assert refusal(tmp_path / "e.xlsx").endswith("e.xlsx: has a password; save it without one")
+    assert refusal(tmp_path / "e.xls").endswith("e.xls: has a password; save it without one")
     (tmp_path / "a.sav").write_bytes(b"no such thing")
     assert refusal(tmp_path / "a.sav").endswith("save it anew, or as .csv")
     monkeypatch.setattr(cell_tables, "MOST_CELLS", 3)

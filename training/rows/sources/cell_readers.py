@@ -66,7 +66,7 @@ def _cells_of_sheet(file: BinaryIO, asked: Asked, form: Form) -> Sheet:
     name, skip, names = asked["name"], form.skip, [*form.columns]
     try:
         book, called, written = _open_book(file, asked, form)
-    except python_calamine.PasswordError:
+    except (python_calamine.PasswordError, PermissionError):
         raise DataError(f"data={name}: has a password; save it without one") from None
     sheet = book.get_sheet_by_name(called)
     _check_size(sheet.width, sheet.height, asked)

@@ -9,7 +9,7 @@ from struct import iter_unpack, unpack_from
 
 from training.rows.sources.sheet_cells import SheetCells, shows_percents
 
-_BEGIN, _END, _SHEET, _FORM, _STYLE = 0x0809, 0x000A, 0x0085, 0x041E, 0x00E0
+_BEGIN, _END, _SHEET, _FORM, _STYLE, _LOCKED = 0x0809, 0x000A, 0x0085, 0x041E, 0x00E0, 0x002F
 _NUMBERS, _NUMBERS_OF_ROW = (0x0203, 0x027E, 0x0006), 0x00BD  # one, a small one, a formula; several small ones
 _CELLS = {*_NUMBERS, _NUMBERS_OF_ROW, 0x00BE, 0x00D6, 0x00FD, 0x0201, 0x0204, 0x0205}
 _PERCENTS = {9, 10}  # forms that every workbook has
@@ -17,11 +17,15 @@ _MINI = 64  # bytes of a sector of a short stream
 
 
 def read_old_cells(raw: bytes) -> list[SheetCells]:
-    """Find such cells of each sheet. ValueError, LookupError or struct.error where it is no such workbook."""
+    """Find such cells of each sheet. PermissionError where it has a password; ValueError, LookupError or struct.error
+    where it is no such workbook.
+    """
     stream = _stream_of(raw)
     wide = unpack_from("<H", stream, 4)[0] >= 0x0600
     forms, styles, sheets = set(_PERCENTS), list[int](), list[int]()
     for kind, body in _records(stream, 0):
+        if kind == _LOCKED:
+            raise PermissionError
         if kind == _SHEET:
             sheets.append(unpack_from("<I", body)[0])
         elif kind == _STYLE:
@@ -62,7 +66,7 @@ def _records(stream: bytes, at: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _stream_of(raw: bytes) -> bytes:
-    """Return the stream of the workbook. ValueError, LookupError or struct.error where there is none."""
+    """Return the stream of the workbook; raises as `read_old_cells` does."""
     size = 1 << unpack_from("<H", raw, 30)[0]
     if max(unpack_from("<I", raw, at)[0] for at in (40, 44, 64, 72)) > len(raw) // size:
         raise ValueError("more sectors than bytes")
@@ -97,6 +101,8 @@ def _stream_of(raw: bytes) -> bytes:
     for entry in entries:
         name = entry[: max(0, unpack_from("<H", entry, 64)[0] - 2)].decode("utf-16-le", "replace")
         begin, length = unpack_from("<II", entry, 116)
+        if name == "EncryptedPackage":  # an .xlsx with a password lies in such a file
+            raise PermissionError
         if name in ("Workbook", "Book"):
             if length >= unpack_from("<I", raw, 56)[0]:
                 return stream(begin)[:length]
