@@ -16,10 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from accountant.errors import SchemaError, UnknownName, WrongState
+from accountant.errors import DataError, SchemaError, UnknownName, WrongState
 from accountant.ledger.families.records import Unit
 from accountant.system.confined import Bounds, ConfinedFork, run_confined
 from dpserve_verify.errors import InputError
+from serving.cli.app import run
 from training.datasets.datasets import pack
 from training.datasets.drafts import steps
 from training.datasets.drafts.columns import (
@@ -159,6 +160,8 @@ def test_every_step_leads_on(home, drafts):
     steps.step(home, drafts, waiting)
     assert drafts.get(draft.id, "ana").state == REGISTERED
     assert not drafts.rows(draft).exists()
+    stored = str(drafts.get(draft.id, "ana"))
+    assert not any(told in stored for told in ("Kiel", "03/04/1990", "1990-04-03")), "it is forgotten with the rows"
     assert home.ledger.dataset("people").registration.unit.column == "person_id"
 
 
@@ -560,3 +563,43 @@ def test_a_draft_says_how_cells_are_written_and_asks_where_they_do_not_say(tmp_p
         values = [None if value != value else value for value in columns["a"].tolist()]
         assert [value if value is None or isinstance(each, float | int) else feature.text(value)
                 for value, each in zip(values, meant, strict=True)] == meant  # fmt: skip
+
+
+def draft_of(folder, text, **said):
+    (folder / "rows.csv").write_text(text, "utf-8")
+    return SchemaProposal.of_file(folder / "rows.csv", **said)
+
+
+def test_names_are_told_from_rows_by_the_columns_below_them(tmp_path):
+    """Years, nothing and `null` may be names where others are words above values; a first person's row is no names."""
+    rows = "".join(f"town{at},{at}.5,{at + 1}.25,{at},yes\n" for at in range(20))
+    for header in ("town,2019,2020,2021,y", "town,null,2020,n,y", "<<,true,no,a,y"):
+        proposal = draft_of(tmp_path, f"{header}\n{rows}")
+        assert {*proposal.features, *proposal.ignore} == {*header.split(",")}
+    for header in ("Bonn,34,0.5,7,yes", "Bonn,34,0.5,n/a,yes", "Bonn,2019,0.5,2020,yes"):
+        for look in (True, False):
+            with pytest.raises(DataError, match="the first line must be a header") as refused:
+                draft_of(tmp_path, f"{header}\n{rows}", look=look)
+            assert "34" not in str(refused.value)
+    assert [*draft_of(tmp_path, f'"a\n(EUR)",b\u200bc,x,x,y\n{rows}').features] == ["a (EUR)", "bc", "x", "x_2", "y"]
+
+
+def test_a_unit_is_what_ids_look_like(tmp_path):
+    """A `member` of yes and no, or of fractions, is no person; a member's number is."""
+    for cells, named in ((("ja", "nein"), False), (("1,5 kg", "20 kg"), False), (("M001", "M002"), True)):
+        rows = "".join(f'"{cells[at % 2]}{at // 4 if named else ""}";{"uv"[at % 2]}\n' for at in range(40))
+        proposal = draft_of(tmp_path, f"member;y\n{rows}")
+        assert (proposal.people == ("member",), "member" in proposal.ignore) == (named, named)
+        assert named or proposal.features["member"].get("measure", False) == (cells[0] == "1,5 kg")
+
+
+def test_what_can_be_read_in_two_ways_is_shown_to_the_steward_and_stands_in_no_draft(tmp_path, capsys):
+    (tmp_path / "rows.csv").write_text("born,rent,ill,y\n03/04/2021,1.234,0,u\n05/06/2021,9.876,1,v\n")
+    assert run(["schema", "draft", str(tmp_path / "rows.csv"), "--data"]) == 0
+    draft, told = capsys.readouterr()
+    for cells in (
+        ("03/04/2021", "2021-04-03", "2021-03-04"), ("1.234", "1234", "1.234"), ("0", "no", "0", "a word"),
+    ):  # fmt: skip
+        assert re.search(r"\s+".join(map(re.escape, cells)), told), cells
+        assert not any(cell in draft for cell in cells if len(cell) > 6)
+    assert "{type: boolean} # or {type: numeric, range: [0, 1]} or" in draft

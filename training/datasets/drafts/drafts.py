@@ -38,6 +38,7 @@ SPARE_BYTES = 1 << 28  # of the disk, which an upload leaves
 FILE, SCHEMA = "draft.json", "schema.yaml"
 _ID = re.compile(r"[0-9a-f]{32}")
 Json = dict[str, Any]
+TOLD: Json = {"cells": {}, "questions": {}, "people_words": []}  # of the rows, by a proposal: forgotten with them
 # What a check says of the rows: of a draft that was not checked.
 UNCHECKED: Json = {"problems": (), "cells": (), "rows": 0, "questions": ()}
 
@@ -214,7 +215,7 @@ class Drafts:
     def forget_rows(self, draft: Draft) -> None:
         """Delete the uploaded rows of a draft that is registered, and all that was told of them."""
         shutil.rmtree(self.folder / draft.id / "file", ignore_errors=True)
-        proposal = None if draft.proposal is None else {**draft.proposal, "cells": {}, "people_words": []}
+        proposal = None if draft.proposal is None else {**draft.proposal, **TOLD}
         self.change(draft, proposal=proposal, **UNCHECKED)
 
     def get(self, identity: str, by: str) -> Draft:

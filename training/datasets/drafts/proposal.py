@@ -274,7 +274,7 @@ def reason_to_ignore(name: str, kind: pa.DataType | None, seen: ColumnForm | Non
     if has_no_name(name):
         return "without a name"
     if not is_column_name(name):
-        return "its name has letters that cannot be seen, or too many"
+        return "its name is none that a schema takes"
     if _can_be_ids(seen) and (
         names_people(name) or words[-1] in ID_WORDS or (IDS.issuperset(words) and words != ["code"])
     ):
@@ -328,8 +328,8 @@ def _require_header(path: Path, names: Iterable[str], seen: Mapping[str, ColumnF
 
 
 def _name_columns(path: Path, form: Form | None, header: bool, look: bool) -> Form | None:
-    """Return how a text file is written in which no line names each column once, in letters that can be seen: the
-    columns are numbered, or a second `note` is `note_2`, and what cannot be seen is a blank. None: as it was said.
+    """Return how a text file is written in which no line names each column once, as schemas take names: the columns are
+    numbered, or a second `note` is `note_2`. None: as it was said.
     """
     with reading(path):
         table = open_table(path)
@@ -345,8 +345,7 @@ def _name_columns(path: Path, form: Form | None, header: bool, look: bool) -> Fo
         names = dict[str, None]()
         for name in first.names:
             plain = called_again(name) if called_again(name) in first.names else name
-            plain = " ".join("".join(letter if letter.isprintable() else " " for letter in plain).split())
-            plain = plain.lstrip("/ ")[: LONGEST - 8] or "column"
+            plain = plain if is_column_name(plain) else plain.lstrip("/ ")[: LONGEST - 8] or "column"
             at = next(at for at in count(1) if (plain if at == 1 else f"{plain}_{at}") not in names)
             names[plain if at == 1 else f"{plain}_{at}"] = None
         return form if [*names] == first.names else replace(said, columns=tuple(names), skip=first.header_lines)
