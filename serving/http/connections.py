@@ -10,6 +10,7 @@ by an option, takes half as long again for a prediction of one row, and waits fo
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -17,6 +18,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from serving.process.watch.metrics import count_wait
 from serving.wire.request_bodies import ARRIVAL, Arrival
 
 WAIT_SECONDS = 5.0
@@ -101,7 +103,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """End a head."""
-        self._is_in_head = False
+        self._is_in_head, self._arrival.headed = False, time.monotonic()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -111,7 +113,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 class Connections:
-    """ASGI middleware that tells a connection when it is being answered."""
+    """ASGI middleware that tells a connection when it is being answered, and counts how long its request waited."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -122,6 +124,7 @@ class Connections:
             await self.app(scope, receive, send)
             return
         connection.begin_answer()
+        count_wait(time.monotonic() - scope["state"][ARRIVAL].headed)
         try:
             await self.app(scope, receive, send)
         finally:

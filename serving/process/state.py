@@ -21,9 +21,9 @@ from serving.process.config.settings import ServerSettings
 from serving.process.registry import Registry
 from serving.process.tokens import Bearer, Rights, rights
 from serving.process.watch.history import History
-from serving.process.watch.metrics import MISMATCHES
+from serving.process.watch.metrics import LATENESS, MISMATCHES
 from serving.wire.errors import NotReady
-from serving.wire.work_time import OVERDUE
+from serving.wire.work_time import LATE, OVERDUE
 
 LOG = logging.getLogger("dpserve.serving")
 LOOK_SECONDS = 0.4
@@ -173,10 +173,11 @@ class ServingState:
     async def watching(self) -> AsyncIterator[None]:
         """Look once before anything is answered, and then again and again."""
         await anyio.to_thread.run_sync(self.refresh, limiter=LOOKING)
-        task = asyncio.create_task(self.watch())
+        tasks = [asyncio.create_task(self.watch()), asyncio.create_task(LATE.watch(LATENESS.observe))]
         try:
             yield
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            for task in tasks:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task

@@ -67,6 +67,15 @@ class SlowBody(DpserveError):
     remedy = "send the whole body at once, within some seconds"
 
 
+class Overloaded(DpserveError):
+    """The server itself was late, so that nobody can say whether the request came in time; `details["retry_after"]`:
+    seconds.
+    """
+
+    code = "overloaded"
+    remedy = "ask again after `Retry-After` seconds; an operator sees DpserveLate, and adds serving processes"
+
+
 class TakesTooLong(DpserveError):
     """The work, for instance a price, was not done within the time of a request; it may still be done."""
 
@@ -107,6 +116,7 @@ STATUS: dict[type[DpserveError], int] = {
     WrongMediaType: 415,
     NotAdditive: 422,
     SlowBody: 408,
+    Overloaded: 503,
     TakesTooLong: 504,
     NotReady: 503,
 }
@@ -143,7 +153,7 @@ def error_response(error: Exception) -> Response:
     """Return any exception as an answer. One that is not ours tells the client nothing of itself; the log has it."""
     if isinstance(error, DpserveError):
         headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthorized) else {}
-        if isinstance(error, TooManyRequests):
+        if isinstance(error, TooManyRequests | Overloaded):
             headers["Retry-After"] = str(error.details["retry_after"])
         return json_response(error.to_json(), status_of(error), headers)
     if isinstance(error, HTTPException):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
@@ -21,13 +22,15 @@ from starlette.types import Scope
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import whole_number
 from serving.wire.bounds import check_depth, check_values, exact_number
-from serving.wire.errors import ClientGone, SlowBody, TooLarge, TooManyRequests, WrongMediaType
+from serving.wire.errors import ClientGone, Overloaded, SlowBody, TooLarge, TooManyRequests, WrongMediaType
+from serving.wire.work_time import LATE
 
 if TYPE_CHECKING:
     from accountant.access.grants import Access
 
 CONTROL_BYTES = 1 << 20
 BODY_SECONDS, FIRST_SECONDS = 4.0, 2.0  # for a whole body, and for the first of its bytes
+LATE_SECONDS = 1.0  # for which the event loop may stand still before it is the server that is slow, and not the body
 BYTES_PER_SECOND = 1 << 16  # that keep a body from being given up after FIRST_SECONDS
 TEXT_LENGTH = 1000
 MAX_HELD_BYTES = 128 << 20  # of bodies that a process holds at a time: eight of the largest
@@ -52,12 +55,12 @@ WORDS = {
 
 
 class Arrival:
-    """How far a request has come: `is_whole` once its body is there."""
+    """How far a request has come: `is_whole` once its body is there; `headed`: when its head was (`time.monotonic`)."""
 
-    __slots__ = ("is_whole",)
+    __slots__ = ("headed", "is_whole")
 
     def __init__(self) -> None:
-        self.is_whole = False
+        self.is_whole, self.headed = False, 0.0
 
 
 async def read_body(
@@ -65,7 +68,8 @@ async def read_body(
 ) -> bytes:
     """Read a body of at most `limit` bytes, within BODY_SECONDS, of one of these media types (none named: JSON). Of a
     stranger: of STRANGER_BYTES, unless `welcome` takes its first line for an invitation. Raises TooLarge, SlowBody,
-    ClientGone, TooManyRequests, WrongMediaType, and what `welcome` does.
+    Overloaded where the body may be here and was not looked at for LATE_SECONDS, ClientGone, TooManyRequests,
+    WrongMediaType, and what `welcome` does.
     """
     headers = dict(request.scope["headers"])
     kind = headers.get(b"content-type", JSON).partition(b";")[0].strip().lower()
@@ -81,10 +85,13 @@ async def read_body(
     arrival: Arrival | None = request.scope.get("state", {}).get(ARRIVAL)
     if welcome is None and arrival is not None and arrival.is_whole:  # a timer would take a fifth of a prediction
         return await _chunks(request, limit, None)
+    begun = time.monotonic()
     try:
         async with asyncio.timeout(FIRST_SECONDS) as deadline:
             return await _chunks(request, limit, deadline, welcome)
     except TimeoutError:
+        if LATE.most(begun) >= LATE_SECONDS:
+            raise Overloaded("the server was late itself; ask again in 1 s", retry_after=1) from None
         raise SlowBody(
             f"body: did not arrive at {BYTES_PER_SECOND} bytes a second, within {BODY_SECONDS:g} seconds"
         ) from None

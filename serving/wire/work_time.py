@@ -22,6 +22,7 @@ from serving.wire.errors import TakesTooLong
 MOST_OVERDUE = 4  # threads of a process whose work is over its time: with six, requests of others are late
 LOST_SECONDS = 30.0  # beyond it: twice as long as a database is waited for
 PRICES_SECONDS = 1.5  # a list works prices out for so long; the rest are told as not worked out yet
+TICK_SECONDS = 0.25  # between two looks at how late the event loop is
 WORK_SECONDS = 4.5  # below the service's own timeout, whose answer has another shape
 T = TypeVar("T")
 
@@ -63,6 +64,36 @@ class Overdue:
 
 
 OVERDUE = Overdue()
+
+
+class Lateness:
+    """How late the event loop of this process is: what came meanwhile waits, and nothing else here could say so.
+
+    It has itself woken every TICK_SECONDS; how much later it wakes is what whatever it does then waited.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._due = clock, math.inf
+        self._seen: deque[tuple[float, float]] = deque(maxlen=64)  # when it woke, and how late
+
+    async def watch(self, note: Callable[[float], object]) -> None:
+        """Tell `note` the seconds that each waking was late, again and again."""
+        while True:
+            self._due = self._clock() + TICK_SECONDS
+            await asyncio.sleep(TICK_SECONDS)
+            late = max(0.0, self._clock() - self._due)
+            self._seen.append((self._due, late))
+            note(late)
+
+    def most(self, since: float) -> float:
+        """Return the seconds by which it was late at most, of what was due from `since` on (`time.monotonic`); what is
+        due now counts as late as it is.
+        """
+        late = [seconds for due, seconds in self._seen if due + seconds >= since]
+        return max(0.0, self._clock() - self._due, *late)
+
+
+LATE = Lateness()
 
 
 class Turns:

@@ -69,6 +69,7 @@ TRIGGERS = {
     "not_ready": f"{SERVICE}::test_ledger_behind_its_mark_stops_everything_but_life",
     "nothing_served": "serving/process/test_registry.py",
     "other_history": "local/owner/test_histories.py",
+    "overloaded": "serving/http/test_connections.py::test_a_server_that_was_late_blames_no_body",
     "plan_mismatch": "training/test_session.py",
     "record_invalid": f"{SERVICE}::test_record_that_does_not_fit",
     "redirected": "serving/cli/test_remote_cli.py::test_a_server_that_lies_is_found_out",

@@ -205,7 +205,7 @@ def test_slow_bodies_are_given_up(server, unharmed):
         connection.sendall(head(server, Content_Length=1000).encode() + b'{"model"')
     assert server.predict().status_code == 200
     for connection in started:
-        assert connection.recv(1000).startswith(b"HTTP/1.1 408")
+        assert connection.recv(1000).startswith((b"HTTP/1.1 408", b"HTTP/1.1 503"))  # the latter of a busy machine
         connection.close()
 
 
@@ -220,7 +220,7 @@ def test_trickling_body_is_given_up(server, unharmed):
                 connection.sendall(b"1\r\n \r\n")
                 with contextlib.suppress(TimeoutError):
                     answer = connection.recv(1000)
-        assert answer.startswith(b"HTTP/1.1 408")
+        assert answer.startswith((b"HTTP/1.1 408", b"HTTP/1.1 503"))  # the latter of a busy machine
 
 
 def test_half_closed_connections(server, unharmed):

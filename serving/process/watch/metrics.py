@@ -35,6 +35,7 @@ from serving.process.watch.access_log import note_subject
 from serving.process.watch.audit_runs import read_last
 
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+WAIT_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 OTHER = "other"  # the label of all versions that have no series of their own
 METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS"})
 
@@ -50,6 +51,19 @@ SECONDS = Histogram(
     "Seconds to answer a prediction request, from the whole body to the whole answer.",
     ["model"],
     buckets=BUCKETS,
+    registry=None,
+)
+WAITS = Histogram(
+    "dpserve_request_wait_seconds",
+    "Seconds from a request's whole head to when a serving process begins with it.",
+    buckets=WAIT_BUCKETS,
+    registry=None,
+)
+LATENESS = Histogram(
+    "dpserve_loop_late_seconds",
+    "Seconds by which a serving process was late at what it does by itself four times a second: for so long what came "
+    "had to wait.",
+    buckets=WAIT_BUCKETS,
     registry=None,
 )
 REFUSALS = Counter(
@@ -70,7 +84,7 @@ MISMATCHES = Counter(
     ["table"],
     registry=None,
 )
-COUNTED = (PREDICTIONS, SECONDS, REFUSALS, FAILURES, REQUESTS, MISMATCHES)
+COUNTED = (PREDICTIONS, SECONDS, WAITS, LATENESS, REFUSALS, FAILURES, REQUESTS, MISMATCHES)
 
 
 @lru_cache(maxsize=4096)
@@ -95,6 +109,11 @@ def count_predictions(model: str, records: int, seconds: float) -> None:
     predicted, took = _predictions(model)
     predicted.inc(records)
     took.observe(seconds)
+
+
+def count_wait(seconds: float) -> None:
+    """Count a request that had to wait so long before anybody began with it."""
+    WAITS.observe(seconds)
 
 
 @lru_cache(maxsize=4096)
