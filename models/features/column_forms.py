@@ -1,14 +1,13 @@
 """The forms of a column: in which ways people write the cells of a kind, the plainest first. A search over them, scored
-by the law of columns, says how a file seems to be written; a form that is added here is then found.
+by the law of columns, says how a file seems to be written; a form that is added here is then found. Units, and words
+for yes, no or a missing value, are declared beside each of them.
 """
 
 from __future__ import annotations
 
 import re
 
-from models.features.date_patterns import has_short_year
-from models.features.features import CalendarFeature, CategoricalFeature, Feature, NumericFeature
-from models.features.written import USUAL, Written
+from models.features.written import Written
 
 # Days; a schema may have other patterns.
 DATES = (
@@ -25,19 +24,6 @@ NUMBERS = (
     Written(thousands=" "), Written(decimal=",", thousands=" "),
     Written(thousands="'"), Written(decimal=",", thousands="'"),
 )  # fmt: skip
-
-
-def forms_of(feature: Feature) -> tuple[Written, ...]:
-    """Return the forms in which a column of this kind may be written. Units, and words for a missing value, are
-    declared beside each of them; words for yes and no that are not read without a declaration, too.
-    """
-    if isinstance(feature, CalendarFeature):
-        first_years = {pattern: FIRST_YEAR if has_short_year(pattern) else None for pattern in DATES}
-        days = (Written(dates=(pattern,), first_year=first) for pattern, first in first_years.items())
-        return (USUAL,) if feature.kind == "time" else tuple(days)
-    if isinstance(feature, NumericFeature):
-        return NUMBERS
-    return (USUAL, Written(trim=True)) if isinstance(feature, CategoricalFeature) else (USUAL,)
 
 
 def is_likely(match: re.Match[str]) -> bool:
