@@ -191,3 +191,17 @@ def test_from_upload_to_prediction_picture_and_page(tmp_path, monkeypatch, capsy
     person.type("model", "explain", "rows", "--out", tmp_path / "rows.html")
     page = (tmp_path / "rows.html").read_text("utf-8")
     assert all(word in page for word in (names[0], cities[0]))
+
+
+def test_a_row_of_another_encoding_is_named_and_the_others_keep_theirs(tmp_path):
+    """Declared as the page of that row, each other letter beyond ASCII would be two."""
+    rows = [f"{'München' if at % 2 else 'Ulm'},{'no' if at % 3 else 'yes'}".encode() for at in range(40)]
+    rows[8] = "Köln,no".encode("cp1252")
+    (tmp_path / "rows.csv").write_bytes(b"\n".join([b"a,y", *rows, b""]))
+    text = "target: {name: y, classes: [no, yes]}\nrecords: 40\nfeatures:\n"
+    schema = parse_schema(f"{text}  a: {{type: categorical, values: [München, Ulm, Köln]}}\n".encode())
+    [problem] = check_file(schema, tmp_path / "rows.csv").problems
+    assert (problem.rows, problem.remedy) == ([10], "write these rows in UTF-8 as well")
+    rows[8] = "Köln,no".encode()
+    (tmp_path / "rows.csv").write_bytes(b"\n".join([b"a,y", *rows, b""]))
+    assert check_file(schema, tmp_path / "rows.csv").problems == []

@@ -10,7 +10,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from accountant.system.lazy_import import later
 from training.rows.sources.files import CsvTable
@@ -85,6 +85,20 @@ def can_decode(table: CsvTable, encoding: str) -> bool:
 def is_utf8(table: CsvTable) -> bool:
     """Return whether a file is UTF-8 with letters beyond ASCII, which hardly a file of another encoding is."""
     return not can_decode(table, "ascii") and can_decode(table, "utf-8")
+
+
+def lines_beside_utf8(table: CsvTable) -> list[int]:
+    """Return which lines are not UTF-8, in a file of which more lines with letters beyond ASCII are; else none."""
+    others, fitting, count, rest = list[int](), 0, 0, b""
+    for block in chain(_blocks(table), [b"\n"]):
+        *lines, rest = (rest + block).split(b"\n")
+        for line in lines:
+            count += 1
+            try:
+                fitting += not line.decode().isascii()
+            except UnicodeError:
+                others.append(count)
+    return others if len(others) < fitting else []
 
 
 def describe_readings(readings: list[Reading]) -> str:

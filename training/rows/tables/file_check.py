@@ -30,7 +30,7 @@ from models.features.features import Feature
 from models.features.written import DELIMITERS, LONGEST_WORD
 from training.rows.schema.schema import Schema, Target
 from training.rows.sources.cell_tables import CellTable, split_sheet
-from training.rows.sources.encoding import can_decode, is_utf8
+from training.rows.sources.encoding import can_decode, is_utf8, lines_beside_utf8
 from training.rows.sources.files import CsvTable, Table, no_such_file
 from training.rows.sources.folders import FolderTable, open_table
 from training.rows.sources.sniff import first_lines, form_of
@@ -48,6 +48,7 @@ ABOUT = 1.5  # times as many or as few rows as declared are still about as many
 NEW_COLUMN = (Remedy({"ignore": [Unsaid.COLUMN]}, "schema"), *write_anew("declare it under `features`"))
 ONE_MARK = write_anew("write it with commas, semicolons, tabs or | between cells")
 NAME_ALL = write_anew("name each column in the first row")
+IN_UTF8 = write_anew("write these rows in UTF-8 as well")
 QUOTE = write_anew("quote texts that hold the mark between columns")
 
 
@@ -417,7 +418,10 @@ def _csv_batches(table: Table, schema: Schema, note: Callable[..., None]) -> tup
     assert isinstance(table, CsvTable)
     seems, form = form_of(table), table.form
     is_wide = seems.encoding.startswith("utf-16") and seems.encoding != form.encoding
-    if is_wide or (form.encoding != "utf-8" and is_utf8(table)) or not can_decode(table, form.encoding):
+    if form.encoding == "utf-8" and not is_wide and (others := lines_beside_utf8(table)):
+        for line in others:
+            note("", "letters that are not UTF-8, as those of the other rows are", IN_UTF8, line)
+    elif is_wide or (form.encoding != "utf-8" and is_utf8(table)) or not can_decode(table, form.encoding):
         note("", f"text that is not {form.encoding.upper()} (read here as {seems.encoding})",
              (Remedy({"encoding": seems.encoding}, "format"),))  # fmt: skip
         form = replace(form, encoding=seems.encoding)
