@@ -99,6 +99,11 @@ def test_a_messy_table_is_registered_in_a_browser(server, table):
             ["classes", "missing"],
         ]
 
+        readings = page.get_by_label("How cells of died may be read").locator("tr").all_inner_texts()
+        assert [each.split() for each in readings] == [
+            ["CELL", "boolean", "numeric", "categorical"],
+            ["0", "no", "0", "a", "word"], ["1", "yes", "1", "a", "word"],
+        ]  # fmt: skip
         for each in ("died", "stay_days", "ward", "insurance_no"):
             say(page, each, "ignore")
         say(page, "readmitted", "target", "no, maybe")
@@ -197,7 +202,7 @@ def test_a_messy_table_is_registered_in_a_browser(server, table):
     registered = server.get(f"/v1/drafts/{draft}", scope="chief").json()
     assert registered["dataset"] == "messy"
     assert not registered["cells"], "what was told of the rows is gone with them"
-    assert not any(line["cells"] for line in registered["columns"])
+    assert not any(line["cells"] or line["question"] for line in registered["columns"])
     assert SECRET not in (server.path / "drafts" / draft / "draft.json").read_text()
     assert server.get(f"/v1/drafts/{draft}", scope="admin").status_code == 404  # it is another's
 
