@@ -34,7 +34,14 @@ from serving.http.routes import Door
 from serving.pages.all import PAGES as DASHBOARD
 from serving.process.config import settings
 from serving.process.watch import metrics
-from serving.process.watch.metrics import AuditGauges, LedgerGauges, ReachedGauges, ServingGauges, WorthGauges
+from serving.process.watch.metrics import (
+    AuditGauges,
+    LedgerGauges,
+    ProcessGauges,
+    ReachedGauges,
+    ServingGauges,
+    WorthGauges,
+)
 from serving.rest.openapi import MEANINGS, examples, openapi
 from serving.wire import errors as doors
 from training.learners import LEARNERS
@@ -363,6 +370,7 @@ def _figures() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
             ReachedGauges((LedgerGauges(home, JobFigures()), WorthGauges(home, [])), False),
             AuditGauges(home),
             ServingGauges(0, 0, {}),
+            ProcessGauges(0),
         ):
             for family in collector.collect():
                 end = "_total" if family.type == "counter" else ""

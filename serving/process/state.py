@@ -22,6 +22,7 @@ from serving.process.registry import Registry
 from serving.process.tokens import Bearer, Rights, rights
 from serving.process.watch.history import History
 from serving.process.watch.metrics import LATENESS, MISMATCHES
+from serving.process.workers.forks import WORKER_PARENT
 from serving.wire.errors import NotReady
 from serving.wire.work_time import LATE, OVERDUE
 
@@ -43,6 +44,7 @@ class ServingState:
         self.history = History()
         self.stopping = False
         self._stopping = os.environ.get("DPSERVE_STOPPING", "")
+        self.root = int(os.environ.get(WORKER_PARENT) or os.getpid())  # `dpserve serve`, which began this one
         self._home: Home | None = None
         self._rights: Rights | None = None
         self._without_ledger = settings.without_ledger_seconds

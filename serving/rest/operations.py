@@ -17,7 +17,15 @@ from serving.http.rights import NOTHING
 from serving.http.routes import TEXT, Door, in_thread, state
 from serving.process.config.healthy import WORKER, is_beating
 from serving.process.watch import audit_runs
-from serving.process.watch.metrics import AuditGauges, LedgerGauges, ReachedGauges, ServingGauges, WorthGauges, render
+from serving.process.watch.metrics import (
+    AuditGauges,
+    LedgerGauges,
+    ProcessGauges,
+    ReachedGauges,
+    ServingGauges,
+    WorthGauges,
+    render,
+)
 from serving.rest import json_schemas
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import known_query
@@ -32,7 +40,8 @@ async def metrics(request: Request) -> Response:
     standings = Counter(line["state"] for line in lines)
     models = ServingGauges(serving.registry.loaded, serving.registry.refused, standings)
     of_ledger = ReachedGauges((LedgerGauges(home, serving.figures), WorthGauges(home, lines)), serving.is_away)
-    collectors = (of_ledger, AuditGauges(home), models)
+    processes = ProcessGauges(serving.root)
+    collectors = (of_ledger, AuditGauges(home), models, processes)
     return Response(await in_thread(render, collectors), media_type=CONTENT_TYPE_LATEST)
 
 

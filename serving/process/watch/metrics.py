@@ -6,12 +6,14 @@ bounded set.
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -37,6 +39,7 @@ from serving.process.watch.audit_runs import read_last
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 WAIT_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 OTHER = "other"  # the label of all versions that have no series of their own
+PROCESSES = ("serving", "train", "prices", "audit", "drafts")  # dpserve-NAME
 METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS"})
 
 PREDICTIONS = Counter(
@@ -258,6 +261,35 @@ class ServingGauges(Collector):
             "Model versions that do not verify, and are not served; not those that were revoked.",
             self.refused,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class ProcessGauges(Collector):
+    """The processes below one, `root`: those that `dpserve serve` forks, by their names, and what they have begun."""
+
+    root: int
+
+    def collect(self) -> Iterable[Metric]:
+        """Count them now, where the system tells of processes as Linux does."""
+        children = defaultdict[int, list[tuple[int, str]]](list)
+        for each in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):  # it ended meanwhile
+                number, _, rest = each.read_text("utf-8", "replace").partition(" (")
+                name, _, fields = rest.rpartition(") ")
+                children[int(fields.split()[1])].append((int(number), name.removeprefix("dpserve-")))
+        counts, above = dict.fromkeys((*PROCESSES, OTHER), 0), [self.root]
+        while above:
+            for process, name in children[above.pop()]:
+                above.append(process)
+                counts[name if name in PROCESSES else OTHER] += 1
+        family = GaugeMetricFamily(
+            "dpserve_processes",
+            "Processes of this server on this machine; other: sealed ones, of readers and learners of others.",
+            labels=["kind"],
+        )
+        for kind, count in counts.items():
+            family.add_metric([kind], count)
+        yield family
 
 
 class WorthGauges(Collector):

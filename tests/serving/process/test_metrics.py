@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
+import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from small_home import until
 from sqlalchemy import update
 
 from accountant.ledger.archive import archive
@@ -15,7 +20,15 @@ from accountant.ledger.families.records import PUBLIC_STATES, State, Why
 from accountant.ledger.job_counts import JobFigures, queue
 from accountant.store.tables import job_table
 from serving.process.watch import audit_runs
-from serving.process.watch.metrics import REQUESTS, AuditGauges, LedgerGauges, ServingGauges, count_request, render
+from serving.process.watch.metrics import (
+    REQUESTS,
+    AuditGauges,
+    LedgerGauges,
+    ProcessGauges,
+    ServingGauges,
+    count_request,
+    render,
+)
 
 pytestmark = pytest.mark.home("filled")
 
@@ -86,6 +99,22 @@ def test_audit_before_the_first_and_after(home):
     assert abs(after["dpserve_audit_timestamp_seconds",] - datetime.now(UTC).timestamp()) < 3600
     (home.path / "logs" / "audit.json").write_text("{}")
     assert samples(AuditGauges(home))["dpserve_audit_ok",] == 0.0
+
+
+def test_processes_are_counted_by_kind_however_deep(tmp_path):
+    def counts():
+        return samples(ProcessGauges(os.getpid()))
+
+    def differences():
+        return {key[1][1]: count - before[key] for key, count in counts().items() if count != before[key]}
+
+    shutil.copy(shutil.which("sleep"), tmp_path / "dpserve-train")
+    before = counts()
+    with subprocess.Popen(["sh", "-c", "./dpserve-train 600 & ./dpserve-train 600 & wait"], cwd=tmp_path) as shell:
+        until(lambda: differences() == {"train": 2, "other": 1}, "they are counted")
+        for each in psutil.Process(shell.pid).children():
+            each.kill()
+    assert differences() == {}
 
 
 def test_budgets_are_the_ledgers(home):
