@@ -247,6 +247,8 @@ def _columns_of(name: str, start: int) -> Iterator[None]:
         yield
     except Misfit as misfit:
         raise misfit_error(name, misfit, start) from None
+    except UnicodeError:
+        raise DataError(f"column {name!r}: holds texts that are not UTF-8; write it anew", column=name) from None
 
 
 def encode_weights(weight: RowWeight, column: pa.Array, start: int = 0, count: ColumnCount | None = None) -> Codes:
