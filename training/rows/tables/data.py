@@ -142,11 +142,10 @@ def require_used(data: Path, form: Form) -> dict[str, pa.DataType | None]:
         types = table.types()
     for part in table.files if isinstance(table, FolderTable) else [data]:
         if unused := unused_keys(part, form):
-            raise DataError(
-                f"data={data.name}: {', '.join(f'`{key}`' for key in unused)} under `format` is of other kinds of "
-                f"files than {ending(part)}, and would not be used; leave it out of the schema",
-                remedies=[{"place": "format", "say": dict.fromkeys(unused, ""), "leave_out": True}],
-            )
+            keys, remedy = ", ".join(f"`{key}`" for key in unused), {"place": "format", "leave_out": True}
+            said = f"{keys} under `format` is of other kinds of files than {ending(part)}, and would not be used"
+            remedies = [{**remedy, "say": dict.fromkeys(unused, "")}]
+            raise DataError(f"data={data.name}: {said}; leave it out of the schema", remedies=remedies)
     return types
 
 
@@ -248,7 +247,7 @@ def _columns_of(name: str, start: int) -> Iterator[None]:
     except Misfit as misfit:
         raise misfit_error(name, misfit, start) from None
     except UnicodeError:
-        raise DataError(f"column {name!r}: holds texts that are not UTF-8; write it anew", column=name) from None
+        raise misfit_error(name, Misfit("holds texts that are not UTF-8; write it anew")) from None
 
 
 def encode_weights(weight: RowWeight, column: pa.Array, start: int = 0, count: ColumnCount | None = None) -> Codes:
