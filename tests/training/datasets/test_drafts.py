@@ -382,7 +382,10 @@ def test_parts_come_in_order_and_again(home, drafts):
         (["4,31 %", "5\u00a0%", "7"], "numeric", ",", "", set()),
         (["4 kg", "5 g"], "text", ".", "", set()),
         (["?", "n/c"], "empty", ".", "", {"?", "n/c"}),
-        (["Bonn", "unknown"], "text", ".", "", {"unknown"}),
+        (["Bonn", "unknown"], "text", ".", "", set()),  # in a category that may be a word like others
+        (["north", "NA", "N/A"], "text", ".", "", {"NA", "N/A"}),  # as R writes a category that is missing
+        (["A11", "A12"], "text", ".", "", set()),  # codes, and no amperes
+        (["11 A", "12 A"], "numeric", ".", "", set()),
         (["1.234,56", "0,00", "0,52"], "numeric", ",", ".", set()),  # a noughth before the fraction's mark alone
     ],
 )
@@ -396,6 +399,11 @@ def form_of(cells):
     column = Cells()
     column.add(pa.array(cells))
     return find_forms({"a": column})["a"]
+
+
+def test_a_category_proposes_that_na_is_missing(tmp_path):
+    (tmp_path / "people.csv").write_text("area,y\nnorth,1\nNA,0\nsouth,1\n")
+    assert SchemaProposal.of_file(tmp_path / "people.csv").features["area"]["missing_words"] == ["NA"]
 
 
 def test_how_cells_are_written_is_said_and_checked(tmp_path):

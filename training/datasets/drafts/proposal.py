@@ -432,7 +432,7 @@ PUBLIC: Mapping[str, Mapping[str, Any]] = {
 def _declare_by_cells(seen: ColumnForm) -> tuple[Mapping[str, Any], str]:
     """Leave open what the cells do not say, with the readings that there are as a remark."""
     if seen.kind not in PUBLIC:
-        return CATEGORICAL, ""
+        return {**CATEGORICAL, **seen.declared}, ""
     declaration, remarks = {**PUBLIC[seen.kind], **seen.declared}, list[str]()
     asked, days = seen.question, seen.declared.get("written", ())
     if asked is not None and asked.choices and seen.kind == "numeric":

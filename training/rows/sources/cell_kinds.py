@@ -15,22 +15,22 @@ from training.rows.people.people import NOBODY, PLACEHOLDERS
 
 YES, NO = {*law.YES, "x"}.difference(law.TRUE), law.NO.difference(law.FALSE)
 DAYS = {each: re.compile(pattern_of("date", each), re.ASCII) for each in DATES}
-# Units that are named when they are seen beside a number: what else stands there may be anything.
-_UNITS = """
-% ‰ ° °C °F € $ £ ¥ EUR USD GBP CHF JPY CNY INR BRL PLN CZK SEK NOK DKK kr zł Kč Ft R$ US$ Fr. Rs.
+# Units that are named when they are seen beside a number: what else stands there may be anything. Money stands before
+# it as well; another letter there makes a code of it, as A11.
+_MONEY = "€ $ £ ¥ EUR USD GBP CHF JPY CNY INR BRL PLN CZK SEK NOK DKK kr zł Kč Ft R$ US$ Fr. Rs."
+_MEASURES = """
+% ‰ ° °C °F
 kg g mg µg μg ug t lb lbs oz m cm mm km mi ft in m2 m² m3 m³ ha l L ml mL dl dL cl gal h hr hrs hours min s sec ms
 d day days week weeks month months mo year years yr yrs y ans Jahre Tage Stunden jours mois heures años días
 mmHg bpm mg/dl mg/dL mmol/l mmol/L g/dl g/dL g/l kg/m2 kg/m² /min W kW kWh MW MWh V A Hz kHz MHz GHz km/h mph m/s
 ppm J kJ kcal cal Pa kPa hPa bar MB GB kB KB TB
 """
-UNITS = frozenset(_UNITS.split())
+UNITS = frozenset(f"{_MONEY} {_MEASURES}".split())
 # Words for a missing value, small: what a column of numbers or days holds beside them.
 MISSING_WORDS = {*NOBODY, *PLACEHOLDERS, "--", "nc", "n/c", "n.c.", "nsp", "s.o.", "k.a.", "inconnu", "unbekannt"}
 _NUMBER = r"\d(?:[\d.,'’ \u00a0\u2009\u202f]*\d)?"
-_ANY_UNIT = "|".join(map(re.escape, sorted(UNITS, key=len, reverse=True)))
-_WITH_KNOWN_UNIT = re.compile(
-    rf"[-+]?\s*(?:{_NUMBER}\s*(?P<after>{_ANY_UNIT})|(?P<before>{_ANY_UNIT})\s*[-+]?{_NUMBER})"
-)
+_AFTER, _BEFORE = ("|".join(map(re.escape, sorted(units, key=len, reverse=True))) for units in (UNITS, _MONEY.split()))
+_WITH_KNOWN_UNIT = re.compile(rf"[-+]?\s*(?:{_NUMBER}\s*(?P<after>{_AFTER})|(?P<before>{_BEFORE})\s*[-+]?{_NUMBER})")
 A_MISSING_WORD, A_TRUTH, A_TEXT = "a word for a missing value", "a word for yes or no", "text"
 A_NUMBER, A_DATE, A_TIME = "a number", "a date", "a time"
 A_ZONE = "a moment with the name of a zone"

@@ -206,6 +206,14 @@ def kinds_of(texts: Sequence[str]) -> list[str]:
     return found
 
 
+def _words_of(owner: NDArray[np.intp], texts: pa.Array, chosen: Fits, count: int) -> list[set[str]]:
+    """Return of each column the chosen texts."""
+    words: list[set[str]] = [set() for _ in range(count)]
+    for at, word in zip(owner[chosen].tolist(), texts.filter(pa.array(chosen)).to_pylist(), strict=True):
+        words[at].add(word)
+    return words
+
+
 def _of_truths(yes: Collection[str], no: Collection[str]) -> Written:
     return Written(true=tuple(sorted(yes)), false=tuple(sorted(no)))
 
@@ -223,9 +231,8 @@ class _Search:
         missing = pc.is_in(pc.utf8_lower(trimmed), pa.array(sorted(MISSING_WORDS - YES - NO), pa.large_string()))
         missing = present & np.asarray(missing, bool)
         self.count = len(parts)
-        self.missing: list[set[str]] = [set() for _ in parts]
-        for at, word in zip(owner[missing].tolist(), trimmed.filter(pa.array(missing)).to_pylist(), strict=True):
-            self.missing[at].add(word)
+        self.missing = _words_of(owner, trimmed, missing, len(parts))
+        self.nulls = _words_of(owner, trimmed, ~present & np.asarray(pc.not_equal(trimmed, ""), bool), len(parts))
         present &= ~missing
         kept = pa.array(present)
         self.texts, self.owner, self.counts = trimmed.filter(kept), owner[present], counts[present]
@@ -259,8 +266,10 @@ class _Search:
             found = {at: form for at, form in found.items() if not wrong[at]} | self._find(wrong)
         for at in range(self.count):
             form = found.get(at) or ColumnForm(TEXT if self.cells[at] else EMPTY)
+            # NA is missing in all kinds but a category, whose words may be anything
+            missing = self.nulls[at] if form.kind == TEXT else self.missing[at]
             yield replace(
-                form, missing=tuple(sorted(self.missing[at])), cells=int(self.cells[at]), long=int(self.long[at]),
+                form, missing=tuple(sorted(missing)), cells=int(self.cells[at]), long=int(self.long[at]),
                 padded=int(self.padded[at]), distinct=int(self.distinct[at]),
             )  # fmt: skip
 
