@@ -172,9 +172,10 @@ def marks_of(declaration: Mapping[str, Any]) -> dict[str, str]:
 
 def group_columns(columns: Columns, questions: Mapping[str, Question]) -> list[ColumnGroup]:
     """Group features that one answer is for, in the file's order."""
-    groups: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[object, ...], list[str]] = {}
     for name, declaration in columns.items():
-        groups.setdefault((re.sub(r"\d+", "#", name), declaration["type"]), []).append(name)
+        asked = name in questions and tuple(each.choice for each in questions[name].readings)
+        groups.setdefault((re.sub(r"\d+", "#", name), declaration["type"], asked), []).append(name)
     return [_group(names, columns, questions) for names in groups.values()]
 
 
