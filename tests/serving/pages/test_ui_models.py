@@ -31,7 +31,7 @@ from browser import (
 )
 from offices import Office
 from playwright.sync_api import expect
-from small_home import adult_home, dpserve, records, serving, until
+from small_home import adult_home, dpserve, of_every_worker, records, serving, until
 from workbooks import write_workbook
 
 from accountant.access import key_life
@@ -177,6 +177,8 @@ def test_the_list_names_every_model_and_narrows_as_one_types(page):
 
 def test_a_model_is_found_by_its_file_and_the_list_is_saved(page, server):
     model = server.path / "models" / "terms" / "1" / "model.onnx"
+    # a server that has just begun reads statements one after the other
+    of_every_worker(lambda: all(each["certificate"] for each in server.get("/v1/models").json()["models"]), "all read")
     page.goto("/ui/models")
     raw = base64.b64encode(model.read_bytes()).decode()
     page.evaluate(
