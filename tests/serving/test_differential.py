@@ -243,6 +243,8 @@ MASKS = [
     (r"(?m)^.*/readyz.*\n", ""),  # asked until it was ready
     (r'(?m)^.*("status": ?|status=")504.*\n', ""),  # and these until they were answered
     (r"(?m)^dpserve_refusals_total.*\n", ""),  # which counts each time
+    (r"(?m)^.*refused: (GET|POST) .*\n", ""),  # of which the log has twenty a second; the trail has each
+    (r"(?m)^(dpserve_(request_wait|loop_late)_seconds_count|dpserve_processes).*\n", ""),  # of moments
 ]
 
 

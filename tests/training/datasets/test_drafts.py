@@ -406,6 +406,14 @@ def test_a_category_proposes_that_na_is_missing(tmp_path):
     assert SchemaProposal.of_file(tmp_path / "people.csv").features["area"]["missing_words"] == ["NA"]
 
 
+@pytest.mark.parametrize(("rows", "different", "reason"), [(300, 200, "texts that hardly repeat"), (300, 100, None)])
+def test_texts_that_nobody_lists_are_no_category(tmp_path, rows, different, reason):
+    lines = (f"Case {at % different}/B,1\n" for at in range(rows))
+    (tmp_path / "people.csv").write_text(f"docket,y\n{''.join(lines)}")
+    proposal = SchemaProposal.of_file(tmp_path / "people.csv")
+    assert (proposal.ignore.get("docket"), "docket" in proposal.features) == (reason, reason is None)
+
+
 def test_how_cells_are_written_is_said_and_checked(tmp_path):
     (tmp_path / "people.csv").write_bytes(ROWS)
     proposal = SchemaProposal.of_file(tmp_path / "people.csv")

@@ -35,6 +35,7 @@ READ = [
     ("categorical", "0 .. 9", numbers(0, 9)),
     ("categorical", "values: 10-19", values("10-19")),
     ("categorical", "10-19, 20-29", values("10-19", "20-29")),
+    ("boolean", "O, N", values("O", "N")),
     (FILL_IN, "0 - 9", numbers(0, 9)),
     (FILL_IN, "2020-01-01 to 2025-12-31", {"type": "date", "range": ["2020-01-01", "2025-12-31"]}),
     (FILL_IN, "a, b", values("a", "b")),

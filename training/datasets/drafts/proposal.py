@@ -67,6 +67,8 @@ TEXT_WORDS = {
 FIRST_CELLS, CELL_LENGTH = 5, 24  # of each column, that its steward is shown
 MAX_ROWS = 100_000  # whose cells are looked at, and of MORE_ROWS after them a SHARE, scattered
 MORE_ROWS, SHARE, BYTES_AT_ONCE = 1_000_000, 0.1, 1 << 25
+MOST_LISTED = 1_000  # categories that somebody writes down
+FEW_ROWS = 100  # of which most texts may differ
 MAX_PARTS = 20  # files of a folder, whose encoding is looked at
 YEARS = f" {' '.join(map(str, range(1900, 2101)))} "  # which columns may be called, one after the other
 NUMERIC: Mapping[str, Any] = {"type": "numeric", "range": [FILL_IN, FILL_IN], "bins": 32}
@@ -81,6 +83,7 @@ HEAD = """\
 # Replace every FILL-IN by what is publicly known: ranges from the meaning of a column, categories from the code book.
 target: {{name: FILL-IN, classes: FILL-IN}} # the column to predict (delete it below), its classes: ["no", "yes"]
 # (where a class is rare, say about how rare, from public knowledge: prevalence: 0.02, of the last of two classes)
+# (where rows may lack it: missing: leave-out; such rows are in no job about it)
 # (to predict a number, its public range stands in place of the classes: range: [low, high])
 # (several questions about the same people, on one budget: in place of target,
 #  targets: {{NAME: {{classes: [...]}}, NAME: {{range: [low, high]}}}}; a job then says which: --target NAME)
@@ -283,8 +286,15 @@ def reason_to_ignore(name: str, kind: pa.DataType | None, seen: ColumnForm | Non
         return "a date or a time: as a feature, {type: date, range: [first, last]}, or datetime, or time"
     if seen is not None and seen.kind == EMPTY:
         return "nothing stands in it"
-    text = seen is not None and seen.kind == TEXTS and 2 * seen.long > seen.cells
-    return "free text" if text or TEXT_WORDS.intersection(words) else ""
+    texts = seen if seen is not None and seen.kind == TEXTS else None
+    if TEXT_WORDS.intersection(words) or (texts is not None and 2 * texts.long > texts.cells):
+        return "free text"
+    return "texts that hardly repeat" if texts is not None and _hardly_repeats(texts) else ""
+
+
+def _hardly_repeats(seen: ColumnForm) -> bool:
+    """Return whether there are more different texts than anybody lists: names of people, numbers of cases."""
+    return seen.distinct > MOST_LISTED or (seen.cells >= FEW_ROWS and 2 * seen.distinct > seen.cells)
 
 
 def _can_be_ids(seen: ColumnForm | None) -> bool:

@@ -39,7 +39,8 @@ def parse_public(answer: str, kind: str, strict: bool = False) -> dict[str, Any]
         return _read_values(text.removeprefix(VALUES), is_listed, strict)
     if kind in CALENDAR:
         return {"range": _read_days(text, kind)}
-    if kind == FILL_IN and not _looks_like_range(text) and not _TWO.fullmatch(text):
+    is_open = kind == FILL_IN or (kind == "boolean" and not strict)  # a person may list the words for yes and no
+    if is_open and not _looks_like_range(text) and not _TWO.fullmatch(text):
         return _read_values(text, is_listed, strict)
     if kind == FILL_IN and _NUMBERS.fullmatch(text) is None and _DAYS.fullmatch(text):
         return {"type": "date", "range": _read_days(text, "date")}
