@@ -11,6 +11,7 @@ from platform import machine
 import pytest
 
 from accountant.errors import PlanMismatch
+from accountant.system import seal
 from dpserve_platform.outside import process, sandbox
 from dpserve_platform.outside.process import OutsideFailed, SealedProcess
 from dpserve_platform.outside.sandbox import OutsideLearner, Source
@@ -128,10 +129,19 @@ def test_it_asks_no_more_often_than_it_may(monkeypatch):
         learn("while True: session.histogram([0])")
 
 
-def test_where_nothing_can_be_sealed_nothing_runs(monkeypatch, tmp_path):
-    text = process.CHILD.read_text().replace('sys.platform != "linux"', "True")
-    (tmp_path / "child.py").write_text(text)
+def seal_by(fault, monkeypatch, tmp_path):
+    """Have a child whose seal has this fault, a text and what stands in its place."""
+    true, line = Path(seal.__file__).read_text(), "from accountant.system.seal import check_alone, seal\n"
+    faulty = true.replace(*fault)
+    assert faulty != true
+    child = process.CHILD.read_text().replace(line, faulty.replace("from __future__ import annotations\n", ""))
+    assert line not in child
+    (tmp_path / "child.py").write_text(child)
     monkeypatch.setattr(process, "CHILD", tmp_path / "child.py")
+
+
+def test_where_nothing_can_be_sealed_nothing_runs(monkeypatch, tmp_path):
+    seal_by(('sys.platform != "linux"', "True"), monkeypatch, tmp_path)
     with pytest.raises(InputError, match="cannot seal a process"):
         learn(GOOD)
 
@@ -142,11 +152,7 @@ OPENING, SIGNALLING = (("(0, 1, 3, 5, 8,", f"(0, 1, 3, {call}, 5, 8,") for call 
 
 @pytest.mark.parametrize("fault", [UNSEALED, *([OPENING, SIGNALLING] if machine() == "x86_64" else [])])
 def test_a_seal_that_does_not_hold_is_seen(fault, monkeypatch, tmp_path):
-    true = process.CHILD.read_text()
-    text = true.replace(*fault)
-    assert text != true
-    (tmp_path / "child.py").write_text(text)
-    monkeypatch.setattr(process, "CHILD", tmp_path / "child.py")
+    seal_by(fault, monkeypatch, tmp_path)
     with pytest.raises(InputError, match="the seal does not hold"):
         learn(GOOD)
 
