@@ -410,7 +410,8 @@ def test_a_release_made_elsewhere_is_charged_after_what_it_leaves_was_shown(page
     page.get_by_label("That number").fill("0.05")
     expect(panel).to_contain_text("then it can be charged")
     page.get_by_label("What released it").fill("census table 12")
-    page.get_by_label("Why", exact=True).fill("published in May")
+    with page.expect_response(lambda each: "published" in (each.request.post_data or each.url)):  # the last price
+        page.get_by_label("Why", exact=True).fill("published in May")
     button = panel.get_by_role("button", name="Charge it to adult")
     expect(button).to_be_visible()  # typed, and no key pressed since
     expect(panel).to_contain_text("Room for one more job: up to ε")
