@@ -28,6 +28,7 @@ ppm J kJ kcal cal Pa kPa hPa bar MB GB kB KB TB
 UNITS = frozenset(f"{_MONEY} {_MEASURES}".split())
 # Words for a missing value, small: what a column of numbers or days holds beside them.
 MISSING_WORDS = {*NOBODY, *PLACEHOLDERS, "--", "nc", "n/c", "n.c.", "nsp", "s.o.", "k.a.", "inconnu", "unbekannt"}
+LONGEST = 1_000  # characters of a number, a date or a word: longer cells are texts, and are not looked through
 _NUMBER = r"\d(?:[\d.,'’ \u00a0\u2009\u202f]*\d)?"
 _AFTER, _BEFORE = ("|".join(map(re.escape, sorted(units, key=len, reverse=True))) for units in (UNITS, _MONEY.split()))
 _WITH_KNOWN_UNIT = re.compile(rf"[-+]?\s*(?:{_NUMBER}\s*(?P<after>{_AFTER})|(?P<before>{_BEFORE})\s*[-+]?{_NUMBER})")
@@ -49,6 +50,8 @@ _KINDS = (
 
 def kind_of(cell: str) -> str:
     """Return what stands in a cell that does not fit, in kind."""
+    if len(cell) > LONGEST:
+        return A_TEXT
     text = sign_first(cell)
     if is_missing_word(text):
         return A_MISSING_WORD

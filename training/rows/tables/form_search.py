@@ -23,14 +23,13 @@ from models.features.column_law import NULLS, Misfit, plain_column, read_column
 from models.features.date_patterns import has_short_year, problem_of
 from models.features.features import CALENDAR, BooleanFeature, CalendarFeature, Feature, NumericFeature
 from models.features.written import ISO_DATE, USUAL, Written
-from training.rows.sources.cell_kinds import MISSING_WORDS, NO, YES, unit_beside
+from training.rows.sources.cell_kinds import LONGEST, MISSING_WORDS, NO, YES, unit_beside
 
 EMPTY, TEXT, TYPED = (
     "empty",
     "text",
     "typed",
 )  # kinds of columns whose cells say nothing of a form, beside those of schemas
-LONGEST = 1_000  # characters of a number, a date or a word: longer cells are texts, and are not looked through
 LONG = 40  # characters of what is no category any more
 FIRST, RANDOM = 1_000, 1_000  # cells of a column that differ, by which its form is looked for; then all are read by it
 HEAD = 4  # cells by which most forms are ruled out
