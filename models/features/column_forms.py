@@ -5,8 +5,6 @@ for yes, no or a missing value, are declared beside each of them.
 
 from __future__ import annotations
 
-import re
-
 from models.features.written import Written
 
 # Days; a schema may have other patterns.
@@ -24,9 +22,3 @@ NUMBERS = (
     Written(thousands=" "), Written(decimal=",", thousands=" "),
     Written(thousands="'"), Written(decimal=",", thousands="'"),
 )  # fmt: skip
-
-
-def is_likely(match: re.Match[str]) -> bool:
-    """Return whether a text that fits a pattern of days has a year as tables have it: 20050728 is no day of 728."""
-    first, last = LIKELY_YEARS
-    return len(match["year"]) == 2 or first <= int(match["year"]) <= last

@@ -8,7 +8,6 @@ file, and to nobody else.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +20,10 @@ from accountant.errors import DataError
 from models.features.written import Form
 from training.rows.people.id_words import CONTACT, ID, NAME, kind_of_name, names_people
 from training.rows.people.people import unit_ids
+from training.rows.sources.cell_kinds import Kind
 from training.rows.sources.folders import open_table
 from training.rows.tables.data import reading
+from training.rows.tables.form_search import kinds_of
 
 MAX_ROWS = 100_000  # that are looked at
 MOST = 20  # columns that are looked at, those first that are called as people are
@@ -31,7 +32,6 @@ MOST_TIMES = 20  # rows to each id, about, of a column that is called nothing
 BOUNDS = (1, 2, 5, 10)  # rows of one person that are used at most, for which it is said how many are not
 VALUES = "values"  # of a column that is called nothing, and whose values repeat as ids do
 _ORDER = (ID, VALUES, CONTACT, NAME)
-DAY = re.compile(rb"[0-9]{1,4}[-./][0-9]{1,2}[-./][0-9]{1,4}\b")
 LOOKED_AT = 50  # values, for whether a column holds days
 Codes = NDArray[np.int64]  # of each row, which of the column's ids it has; -1: none
 
@@ -109,8 +109,9 @@ def _codes_of(names: Sequence[str], batches: Sequence[pa.RecordBatch]) -> Iterat
             continue
         words = ids.combine_chunks().dictionary_encode()
         words = words.combine_chunks() if isinstance(words, pa.ChunkedArray) else words
-        spelt = words.dictionary[:LOOKED_AT].cast(pa.large_binary()).to_pylist()
-        if not names_people(name) and all(DAY.match(each) for each in spelt):
+        spelt = [str(each, "utf-8", "replace") for each in words.dictionary[:LOOKED_AT].to_pylist()]
+        are_days = {*kinds_of(spelt)} <= {Kind.DATE} and not any(map(str.isdecimal, spelt))  # which ids may be, too
+        if are_days and not names_people(name):
             continue
         yield name, words.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
 

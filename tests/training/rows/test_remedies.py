@@ -18,7 +18,6 @@ from models.features.features import CalendarFeature
 from models.features.written import Written
 from training.datasets.packing import pack
 from training.rows.schema.schema import Schema, parse_schema
-from training.rows.sources.cell_kinds import A_TEXT, A_ZONE, kind_of
 from training.rows.tables.cell_tests import CellTests
 from training.rows.tables.data import raw_values, read_batches
 from training.rows.tables.form_search import Cells, find_forms
@@ -241,6 +240,13 @@ def test_whatever_stands_in_a_cell_has_a_remedy():
                 assert describe_remedies(tests.remedies(found, is_odd)), (column.name, found)
 
 
+def test_a_long_cell_is_named_in_time_that_goes_by_its_length():
+    """Where each number of it may begin a moment with a zone, it took hours."""
+    body = {"target": {"name": "y", "range": [0, 1]}, "records": 9, "features": {"n": NUMBER, "d": DAY}}
+    for column in parse_schema(yaml.safe_dump(body).encode()).features:
+        assert CellTests(column, Written()).name(["1:00 " * 100_000, "9" * (1 << 20) + "x"]) == ["text"] * 2
+
+
 @dataclass
 class File:
     """A file that is refused as a whole, or by the values of a column.
@@ -331,9 +337,3 @@ def test_words_for_a_minus_are_no_units_and_others_are():
     seen.add(pa.array(["-$1,234.56", "$0.52", "$-3"]))
     written = find_forms({"a": seen})["a"].written
     assert (written.decimal, written.thousands, written.unit_mark) == (".", ",", "$")
-
-
-def test_an_odd_cell_of_a_mebibyte_is_a_text_at_once():
-    """Before, the name of a zone was sought from each of its times on: 11 s for 25,000 characters."""
-    assert kind_of("1:00 " * (1 << 18)) == A_TEXT
-    assert kind_of("2024-01-01 1:00 Europe/Paris") == A_ZONE

@@ -37,6 +37,7 @@ from training.datasets.unit_candidates import find_candidates, repeats
 from training.rows.people.id_words import IDS, is_id, names_people, words_of
 from training.rows.schema.schema import called_again, has_no_name, parse_schema
 from training.rows.schema.schema_text import FILL_IN
+from training.rows.sources.cell_kinds import VALUES, Kind
 from training.rows.sources.cell_tables import split_sheet
 from training.rows.sources.encoding import can_decode, describe_readings, list_readings
 from training.rows.sources.files import CsvTable, form_ending
@@ -289,12 +290,11 @@ def reason_to_ignore(name: str, kind: pa.DataType | None, seen: ColumnForm | Non
     texts = seen if seen is not None and seen.kind == TEXTS else None
     if TEXT_WORDS.intersection(words) or (texts is not None and 2 * texts.long > texts.cells):
         return "free text"
-    return "texts that hardly repeat" if texts is not None and _hardly_repeats(texts) else ""
-
-
-def _hardly_repeats(seen: ColumnForm) -> bool:
-    """Return whether there are more different texts than anybody lists: names of people, numbers of cases."""
-    return seen.distinct > MOST_LISTED or (seen.cells >= FEW_ROWS and 2 * seen.distinct > seen.cells)
+    if texts is None:
+        return ""
+    # names of people, numbers of cases: more different ones than anybody lists
+    many = texts.distinct > MOST_LISTED or (texts.cells >= FEW_ROWS and 2 * texts.distinct > texts.cells)
+    return "texts that hardly repeat" if many else ""
 
 
 def _can_be_ids(seen: ColumnForm | None) -> bool:
@@ -315,19 +315,20 @@ def _require_header(path: Path, names: Iterable[str], seen: Mapping[str, ColumnF
     """Raise DataError where the first line looks like a row: more of its cells are values, as the law of columns reads
     them, than are words above columns of values; years that follow each other are names. Nothing of it is repeated.
     """
-    columns, values = [*names], (EMPTY, TEXTS)
+    columns = [*names]
     kinds = kinds_of([called_again(name) for name in columns])
-    odd = [place for place, kind in enumerate(kinds, 1) if kind not in values]
-    words = [name for name, kind in zip(columns, kinds, strict=True) if kind == TEXTS and not has_no_name(name)]
-    above = sum(name in seen and seen[name].kind not in values for name in words)
+    odd = [place for place, kind in enumerate(kinds, 1) if kind in VALUES]
+    empty = [kind == Kind.MISSING_WORD for kind in kinds]
+    words = [name for at, name in enumerate(columns) if at + 1 not in odd and not empty[at] and not has_no_name(name)]
+    above = sum(name in seen and seen[name].kind not in (EMPTY, TEXTS) for name in words)
     if len(odd) > 1 and f" {' '.join(columns[place - 1] for place in odd)} " in YEARS:
         odd = []
     if not above:
         at_an_end = {1, len(columns)}  # an index that pandas wrote, and a comma at the end of each line
         odd += [
             place
-            for place, (name, kind) in enumerate(zip(columns, kinds, strict=True), 1)
-            if kind == EMPTY or (has_no_name(name) and (place not in at_an_end or len(columns) < 3))
+            for place, (name, is_empty) in enumerate(zip(columns, empty, strict=True), 1)
+            if is_empty or (has_no_name(name) and (place not in at_an_end or len(columns) < 3))
         ]
     if len(odd) > above:
         raise DataError(

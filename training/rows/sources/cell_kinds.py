@@ -6,15 +6,25 @@ Told to the steward of a file alone: by the draft of a schema, and by the check 
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 
 from models.features import written as law
-from models.features.column_forms import DATES
-from models.features.date_patterns import pattern_of
 from models.features.written import PLAIN_SIGNS
 from training.rows.people.people import NOBODY, PLACEHOLDERS
 
+
+class Kind(StrEnum):
+    """What stands in a cell."""
+
+    MISSING_WORD, TRUTH, TEXT = "a word for a missing value", "a word for yes or no", "text"
+    DATE, DAY, NO_DAY = "a date", "a date without a time of day", "a date that no calendar has"
+    TIME, ZONE = "a time", "a moment with the name of a zone"
+    NUMBER, WITH_UNIT, ABOUT = "a number", "a number with a unit", "a number with a sign of more or less"
+    DIGITS = "digits of another alphabet"
+
+
+VALUES = (Kind.NUMBER, Kind.DATE, Kind.TIME)
 YES, NO = {*law.YES, "x"}.difference(law.TRUE), law.NO.difference(law.FALSE)
-DAYS = {each: re.compile(pattern_of("date", each), re.ASCII) for each in DATES}
 # Units that are named when they are seen beside a number: what else stands there may be anything. Money stands before
 # it as well; another letter there makes a code of it, as A11.
 _MONEY = "€ $ £ ¥ EUR USD GBP CHF JPY CNY INR BRL PLN CZK SEK NOK DKK kr zł Kč Ft R$ US$ Fr. Rs."
@@ -28,36 +38,32 @@ ppm J kJ kcal cal Pa kPa hPa bar MB GB kB KB TB
 UNITS = frozenset(f"{_MONEY} {_MEASURES}".split())
 # Words for a missing value, small: what a column of numbers or days holds beside them.
 MISSING_WORDS = {*NOBODY, *PLACEHOLDERS, "--", "nc", "n/c", "n.c.", "nsp", "s.o.", "k.a.", "inconnu", "unbekannt"}
+_KNOWN = "|".join(map(re.escape, sorted(UNITS, key=len, reverse=True)))
+_OTHER = r"[^-+.,'’0-9\s\"#<>~()][^0-9\s]{0,11}"  # what may be a unit that is not known here
+_BESIDE = re.compile(
+    rf"([-+]?)\s*(?P<before>{_OTHER})?\s*(?P<number>[-+]?[.,]?[0-9](?:.*?[0-9])??[.,]?)\s*(?P<after>{_KNOWN}|{_OTHER})?"
+)
+_NEGATIVE = re.compile(r"\(([^-+()]*)\)|([^-+()]*)-|-([^-+()]*)")
 LONGEST = 1_000  # characters of a number, a date or a word: longer cells are texts, and are not looked through
-_NUMBER = r"\d(?:[\d.,'’ \u00a0\u2009\u202f]*\d)?"
-_AFTER, _BEFORE = ("|".join(map(re.escape, sorted(units, key=len, reverse=True))) for units in (UNITS, _MONEY.split()))
-_WITH_KNOWN_UNIT = re.compile(rf"[-+]?\s*(?:{_NUMBER}\s*(?P<after>{_AFTER})|(?P<before>{_BEFORE})\s*[-+]?{_NUMBER})")
-A_MISSING_WORD, A_TRUTH, A_TEXT = "a word for a missing value", "a word for yes or no", "text"
-A_NUMBER, A_DATE, A_TIME = "a number", "a date", "a time"
-A_ZONE = "a moment with the name of a zone"
+# What the law reads as no number and no day; a time also where no day has it.
 _KINDS = (
-    ("digits of another alphabet", re.compile(r"[-+]?(?=.*[^\W0-9])\d+([.,٫٬．]\d+)*")),
-    (A_NUMBER, re.compile(r"[-+]?\d+([eE][-+]?\d+)?")),
-    (A_TIME, re.compile(r"\d{1,2}[:hH]\d\d(:\d\d(\.\d+)?)?( ?[aApP]\.?[mM]\.?)?")),
-    (
-        A_ZONE,
-        re.compile(r"\d.*:\d\d.* ?\(?(?!UTC|GMT)[A-Z][A-Za-z/_]{1,30}\)?"),
-    ),
-    (A_DATE, re.compile(r"\d{4}-\d\d-\d\d([ T].*)?|\d{1,4}[./-]\d{1,2}[./-]\d{1,4}[.]?([ T].*)?")),
-    ("a number with a sign of more or less", re.compile(r"[<>~≈≤≥±]=?\s*[-+]?\d.*|\d+\s*[-–]\s*\d+|\d+\+")),
+    (Kind.DIGITS, re.compile(r"[-+]?(?=.*[^\W0-9])\d+([.,٫٬．]\d+)*")),
+    (Kind.TIME, re.compile(r"\d{1,2}[:hH]\d\d(:\d\d(\.\d+)?)?( ?[aApP]\.?[mM]\.?)?")),
+    (Kind.ZONE, re.compile(r"\d.*:\d\d.* ?\(?(?!UTC|GMT)[A-Z][A-Za-z/_]{1,30}\)?")),
+    (Kind.NO_DAY, re.compile(r"\d{4}-\d\d-\d\d([ T].*)?|\d{1,4}[./-]\d{1,2}[./-]\d{1,4}[.]?([ T].*)?")),
+    (Kind.ABOUT, re.compile(r"[<>~≈≤≥±]=?\s*[-+]?\d.*|\d+\s*[-–]\s*\d+|\d+\+")),
 )
 
 
-def kind_of(cell: str) -> str:
-    """Return what stands in a cell that does not fit, in kind."""
-    if len(cell) > LONGEST:
-        return A_TEXT
+def kind_of(cell: str) -> Kind:
+    """Return what stands in a cell that no form of numbers or days reads, in kind."""
     text = sign_first(cell)
-    if is_missing_word(text):
-        return A_MISSING_WORD
+    if text.lower() in MISSING_WORDS:
+        return Kind.MISSING_WORD
     if text.lower() in YES | NO:
-        return A_TRUTH
-    return next((kind for kind, pattern in _KINDS if pattern.fullmatch(text)), A_TEXT)
+        return Kind.TRUTH
+    patterns = _KINDS if len(text) <= LONGEST else ()
+    return next((kind for kind, pattern in patterns if pattern.fullmatch(text)), Kind.TEXT)
 
 
 def sign_first(cell: str) -> str:
@@ -65,26 +71,22 @@ def sign_first(cell: str) -> str:
     there (behind it, apart from it, brackets about it) as one before it.
     """
     text = cell.strip().translate(PLAIN_SIGNS)
-    for before, behind in (("(", ")"), ("", "-"), ("-", "")):
-        number = text[len(before) : len(text) - len(behind)].strip()
-        is_whole = text.startswith(before) and text.endswith(behind)
-        if is_whole and not {*"-+()"}.intersection(number) and re.search("[0-9]", number):
-            return f"-{number}"
-    return text
+    match = _NEGATIVE.fullmatch(text)
+    number = match[match.lastindex or 0].strip() if match else ""
+    return f"-{number}" if re.search("[0-9]", number) else text
 
 
-def is_missing_word(text: str) -> bool:
-    """Return whether a text is one that people write where nothing is known."""
-    return text.lower() in MISSING_WORDS
+def part_unit(cell: str) -> tuple[str, str]:
+    """Return the number in a cell, and the unit beside it; "" where there is none."""
+    text = sign_first(cell)
+    match = _BESIDE.fullmatch(text) if len(text) <= LONGEST else None
+    if match is None or bool(match["before"]) == bool(match["after"]):
+        return text, ""
+    return match[1] + match["number"], match["before"] or match["after"]
 
 
-def unit_beside(text: str) -> str | None:
-    """Return the unit of UNITS that stands before or after a number; None where it is another text."""
-    match = _WITH_KNOWN_UNIT.fullmatch(sign_first(text))
-    return match and (match["after"] or match["before"])
-
-
-def without_unit(text: str, unit: str) -> str:
-    """Return a number without the unit before it, behind its sign or not, or after it."""
-    sign = text[: text[:1] in "+-" and 1]
-    return sign + text.removeprefix(sign).strip().removeprefix(unit).removesuffix(unit).strip()
+def unit_beside(cell: str) -> str | None:
+    """Return the unit of UNITS that stands after a number, or before one as money does; None where it is another."""
+    unit = part_unit(cell)[1]
+    is_known = unit in UNITS and (unit in _MONEY.split() or sign_first(cell).endswith(unit))
+    return unit if is_known else None

@@ -10,8 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import product
-from operator import methodcaller
+from itertools import chain, compress, product
 from typing import Any
 
 import numpy as np
@@ -19,53 +18,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from models.features.column_forms import DATES, NUMBERS, is_likely
-from models.features.column_law import Misfit, read_column, read_numbers
-from models.features.date_patterns import has_short_year
-from models.features.features import (
-    BooleanFeature,
-    CalendarFeature,
-    CategoricalFeature,
-    DateFeature,
-    Feature,
-    NumericFeature,
-)
-from models.features.written import Written
+from models.features.column_forms import DATES, NUMBERS
+from models.features.date_patterns import pattern_of
+from models.features.features import BooleanFeature, CalendarFeature, CategoricalFeature, Feature, NumericFeature
+from models.features.written import USUAL, Written
 from training.rows.schema.schema import Target
-from training.rows.sources.cell_kinds import (
-    A_DATE,
-    A_MISSING_WORD,
-    A_NUMBER,
-    A_TEXT,
-    A_TIME,
-    A_TRUTH,
-    A_ZONE,
-    DAYS,
-    UNITS,
-    kind_of,
-    sign_first,
-    unit_beside,
-    without_unit,
-)
+from training.rows.sources.cell_kinds import UNITS, Kind, part_unit
+from training.rows.tables.form_search import days_by_pattern, declare, kinds_of, meanings, of_days, read_by, search
 from training.rows.tables.remedies import Remedy, Unsaid, write_anew
 
 PER_KIND, FITTING = 200, 1_000  # different texts of a kind, and of those that fit, on which a form is tried
 MOST_WORDS, LONGEST_WORD = 20, 40  # that a column may list
 CHOICES = 3  # readings that are offered
-WITH_UNIT, A_DAY, WRITTEN = "a number with a unit", "a date without a time of day", "a date written "
+WRITTEN = "a date written "
 Remedies = tuple[Remedy, ...]
-_BESIDE = re.compile(
-    r"([-+]?)(?P<before>[^-+.,'’0-9\s\"#<>~()][^0-9\s]{0,11})?\s*(?P<number>[-+]?[.,]?[0-9](?:.*[0-9])?[.,]?)\s*"
-    r"(?P<after>[^-+.,'’0-9\s\"#<>~()][^0-9\s]{0,11})?"
-)
 _WORD = Remedy({"missing_words": [Unsaid.CELL]}, how="where it stands for a missing value")
 _IGNORE = Remedy({"ignore": [Unsaid.COLUMN]}, "schema")
 _TRUTH = Remedy({"type": "boolean"}, how="with its `true_words` and `false_words`")
 _WORDS_OF_TRUTH = (Remedy({"true_words": [Unsaid.CELL]}), Remedy({"false_words": [Unsaid.CELL]}))
 _LISTED = Remedy({"type": "categorical", "values": Unsaid.KNOWN})
-_HOW = {
-    "digits of another alphabet": "write the digits as 0 to 9",
-    A_ZONE: "write its distance from UTC in place of the name, +01:00 for instance",
+_HOW: dict[str, str] = {
+    Kind.DIGITS: "write the digits as 0 to 9",
+    Kind.ZONE: "write its distance from UTC in place of the name, +01:00 for instance",
 }
 LEAVE_OUT = Remedy({"missing": "leave-out"}, how="(under add-remove)")
 NOTHING, NO_CLASS = "nothing", "no class"
@@ -74,6 +48,9 @@ OF_ANSWERS: Mapping[str, Remedies] = {
     NO_CLASS: (Remedy({"classes": [Unsaid.CELL]}), *write_anew("write a listed class")),
 }
 FLATTEN = "write each part of it as a column of its own, as `pandas.json_normalize` and `pyarrow.Table.flatten` do"
+_TYPES: dict[str, str] = {
+    **dict.fromkeys((Kind.DATE, Kind.DAY, Kind.NO_DAY), "date"), Kind.TIME: "time", Kind.NUMBER: "numeric",
+}  # fmt: skip
 _LIKE = {"date": "2024-03-01", "datetime": "2024-03-01 14:30", "time": "14:30"}
 
 
@@ -95,11 +72,9 @@ class CellTests:
 
     def name(self, cells: Sequence[str]) -> list[str]:
         """Return what stands in each of some different cells that do not fit, in kind."""
+        vars(self).pop("_forms", None)
         texts = [cell.strip() for cell in cells]
-        if isinstance(self._of, CalendarFeature):
-            named = _name_dates(self._of, self._written, texts)
-        else:
-            named = _name_numbers(texts)
+        named = _name_dates(self._of, texts) if isinstance(self._of, CalendarFeature) else _name_numbers(texts)
         for text, found in zip(texts, named, strict=True):
             if len(self._refused[found]) < PER_KIND:
                 self._refused[found].append(text)
@@ -119,91 +94,77 @@ class CellTests:
         anew = write_anew(_HOW.get(found) or (f"write it like {_LIKE[kind]}" if kind else "write the number alone"))
         words, texts = [], self._refused[found]
         if len(texts) <= MOST_WORDS and max(map(len, texts)) <= LONGEST_WORD:  # as many as a schema may list
-            words = [_WORD] if found in (A_TEXT, A_MISSING_WORD) else []
+            words = [_WORD] if found in (Kind.TEXT, Kind.MISSING_WORD) else []
             words = [*_WORDS_OF_TRUTH, *words] if isinstance(self._of, BooleanFeature) else words
-        if is_odd or isinstance(self._of, Target) or found in (*_HOW, A_MISSING_WORD):
+        if is_odd or isinstance(self._of, Target) or found in (*_HOW, Kind.MISSING_WORD):
             return (*words, *anew)
-        others: dict[str, Remedies] = {A_TRUTH: (_TRUTH, _IGNORE), A_TEXT: (_LISTED, _IGNORE)}
+        others = dict[str, Remedies]({Kind.TRUTH: (_TRUTH, _IGNORE), Kind.TEXT: (_LISTED, _IGNORE)})
         if isinstance(self._of, BooleanFeature):
-            del others[A_TRUTH]
-        as_type = {A_DATE: "date", A_DAY: "date", A_TIME: "time", A_NUMBER: "numeric"}.get(found)
-        if as_type not in (None, kind):
+            del others[Kind.TRUTH]
+        as_type = _TYPES.get(found)
+        if as_type not in (None, kind) and not (kind and found == Kind.NO_DAY):
             others[found] = (Remedy({"type": as_type, "range": Unsaid.KNOWN}),)
         return (*others.get(found, ()), *words, *anew)
 
-    # ---- numbers
+    def _read_fitting(self, written: Written) -> NDArray[np.float64] | None:
+        """Return what a form reads of the cells that fit; None where it refuses one."""
+        texts = [*self._fitting]
+        if self._has_floats and written.decimal == ",":  # which the table then spells so
+            texts = [re.sub(r"^(-?[0-9]+)\.([0-9]+)$", r"\1,\2", text) for text in texts]
+        of = "numeric" if isinstance(self._of, Target) else self._of
+        return None if written.problem() else search(of, _texts(texts), [written]).get(written)
 
     def _number_remedies(self, found: str) -> Remedies:
         """Return the forms by which most of the refused numbers are read, some of this kind among them; of forms that
         read the same the one with the fewest changes.
         """
-        refused = [*self._refused[found], *(text for kind, texts in self._refused.items() if kind != found
-                                            for text in texts)]  # fmt: skip
-        ranked: dict[bytes, tuple[tuple[int, bool, int], dict[str, Any]]] = {}
-        for tried, fitting, changed in self._forms:
-            numbers = self._numbers(tried, refused)[0]
-            if np.isnan(numbers[: len(self._refused[found])]).all():
-                continue
-            changes = {key: getattr(tried, key) for key in ("unit_mark", "decimal", "thousands")
-                       if getattr(tried, key) != getattr(self._written, key)}  # fmt: skip
-            other = self._written.decimal != "." and tried.decimal not in (self._written.decimal, "either")
-            rank = int(np.isnan(numbers).sum()), changed, len(changes) + other
-            key = numbers.tobytes() + fitting
-            if key not in ranked or rank < ranked[key][0]:
-                ranked[key] = rank, changes
-        ordered = sorted(ranked.values(), key=lambda each: each[0])
-        best = [changes for rank, changes in ordered if rank[0] == ordered[0][0][0]][:CHOICES]
-        for changes in best:
-            if changes.get("unit_mark", "%") not in UNITS:  # what else stands beside a number may be anything
-                changes["unit_mark"] = Unsaid.UNIT
+        own = np.array([kind == found for kind, texts in self._refused.items() for _ in texts])
+        forms = [each for each in self._forms if not np.isnan(each[2][: len(own)][own]).all()]
+        best = meanings({form: read for rank, form, read in forms if rank[0] == forms[0][0][0]})[:CHOICES]
         if len(best) == 1:
-            return (Remedy(best[0]),)
-        point = {",": "."}.get(self._written.decimal, ",")
-        marks = [each.get("thousands") or each.get("decimal", point).replace("either", point) for each in best]
-        values = ["1234" if each.get("thousands") else "1.234" for each in best]
-        meant = zip(best, marks, values, strict=True)
-        return tuple(Remedy(changes, how=f"where 1{mark}234 is {value}") for changes, mark, value in meant)
+            return (Remedy(self._changes(best[0])),)
+        point, remedies = {",": "."}.get(self._written.decimal, ","), list[Remedy]()
+        for changes in map(self._changes, best):
+            mark = changes.get("thousands") or changes.get("decimal", point).replace("either", point)
+            value = "1234" if changes.get("thousands") else "1.234"
+            remedies.append(Remedy(changes, how=f"where 1{mark}234 is {value}"))
+        return tuple(remedies)
+
+    def _changes(self, form: Written) -> dict[str, Any]:
+        """Return what of a form is not declared; a unit only of UNITS, for others may be anything."""
+        changes = declare("numeric", form, self._written)
+        return changes | ({"unit_mark": Unsaid.UNIT} if changes.get("unit_mark", "%") not in UNITS else {})
 
     @cached_property
-    def _forms(self) -> list[tuple[Written, bytes, bool]]:
-        """List the forms that read all cells that fit, what they read of these, and whether it is something else."""
-        texts = (text for texts in self._refused.values() for text in texts)
-        units = Counter(
-            unit for text in texts if (unit := _part_unit(text)[1]) and not Written(unit_mark=unit).problem()
+    def _forms(self) -> list[tuple[tuple[int, bool, int], Written, NDArray[np.float64]]]:
+        """Return the forms that read all cells that fit, and what they read of the refused ones and of these: those
+        first that read most, then those that leave the others as they are, then those with the fewest changes.
+        """
+        refused, before, found = [*chain(*self._refused.values())], self._read_fitting(self._written), []
+        beside = Counter(
+            unit for text in refused if (unit := part_unit(text)[1]) and not Written(unit_mark=unit).problem()
         )
-        before, forms = self._numbers(self._written)[1], []
-        for form, unit in product(NUMBERS, dict.fromkeys((self._written.unit_mark, *dict(units.most_common(3))))):
-            tried = replace(self._written, decimal=form.decimal, thousands=form.thousands, unit_mark=unit)
-            fitting = self._numbers(tried)[1]
-            if tried.problem() is None and not np.isnan(fitting[~np.isnan(before)]).any():
-                forms.append((tried, fitting.tobytes(), not np.array_equal(fitting, before, equal_nan=True)))
-        return forms
-
-    def _numbers(self, written: Written, also: Sequence[str] = ()) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what a form reads of more texts, and of those that fit; NaN where it reads none."""
-        fitting = [*self._fitting]
-        if self._has_floats and written.decimal == ",":  # which the table then spells so
-            fitting = [re.sub(r"^(-?[0-9]+)\.([0-9]+)$", r"\1,\2", text) for text in fitting]
-        numbers = _read_numbers([*also, *fitting], written)
-        return numbers[: len(also)], numbers[len(also) :]
-
-    # ---- days
+        units = dict.fromkeys((self._written.unit_mark, *dict(beside.most_common(3))))
+        for form, unit in product(NUMBERS, units):
+            form = replace(self._written, decimal=form.decimal, thousands=form.thousands, unit_mark=unit)
+            if (fitting := self._read_fitting(form)) is not None:
+                numbers = read_by("numeric", _texts(refused), form)[0]
+                is_other = self._written.decimal != "." and form.decimal not in (self._written.decimal, "either")
+                is_changed = before is None or not np.array_equal(fitting, before, equal_nan=True)
+                rank = int(np.isnan(numbers).sum()), is_changed, len(self._changes(form)) + is_other
+                found.append((rank, form, np.concatenate([numbers, fitting])))
+        return sorted(found, key=lambda each: each[0])
 
     def _date_remedies(self, found: str) -> Remedies:
         """Return the patterns, beside the declared ones or in their place, by which cells of this kind are read."""
-        assert isinstance(self._of, CalendarFeature)
         patterns = found.removeprefix(WRITTEN).split(" or ") if found.startswith(WRITTEN) else []
         remedies = []
         for pattern in patterns:
             for dates in ((*self._written.dates, pattern), (pattern,)):
-                short = any(map(has_short_year, dates))
-                first_year = (self._written.first_year or 1950) if short else None
-                tried = replace(self._written, dates=dates, first_year=first_year)
-                if not tried.problem() and _can_read(self._of, pa.array([*self._fitting]), tried).all():
-                    say: dict[str, Any] = {"written": [*dates]}
-                    if short and self._written.first_year is None:
-                        say["first_year"] = Unsaid.CENTURY
-                    remedies.append(Remedy(say))
+                form = of_days(*dates, first_year=self._written.first_year)
+                if self._read_fitting(replace(self._written, dates=dates, first_year=form.first_year)) is not None:
+                    is_open = form.first_year is not None and self._written.first_year is None
+                    remedies.append(Remedy({"written": [*dates]} | ({"first_year": Unsaid.CENTURY} if is_open else {})))
                     break
         return tuple(remedies) or (write_anew("write all days of the column in one form") if patterns else ())
 
@@ -227,87 +188,57 @@ def of_type(of: Feature | Target, kind: pa.DataType) -> Remedies:
     return (Remedy({"type": named, **({} if named == "boolean" else {"range": Unsaid.KNOWN})}), *anew)
 
 
-def _part_unit(text: str) -> tuple[str, str]:
-    """Return the number in a text, and the unit beside it; "" where there is none."""
-    text = sign_first(text)
-    if (unit := unit_beside(text)) is not None:
-        return without_unit(text, unit), unit
-    match = _BESIDE.fullmatch(text)
-    if match is None or bool(match["before"]) == bool(match["after"]):
-        return text, ""
-    return match[1] + match["number"], match["before"] or match["after"]
-
-
-def _read_numbers(texts: Sequence[str], written: Written) -> NDArray[np.float64]:
-    """Return the numbers that the law reads; NaN where it refuses a text, or reads nothing."""
-    column = pa.array(texts, pa.large_string())
-    try:
-        return read_numbers(column, written)
-    except Misfit as misfit:
-        plain = pc.if_else(pa.array(misfit.cells), pa.scalar(None, column.type), column)
-        return read_numbers(plain, written)
+def _texts(texts: Sequence[str]) -> pa.Array:
+    return pa.array(texts, pa.large_string())
 
 
 def _name_numbers(texts: Sequence[str]) -> list[str]:
     """Name texts of a column of numbers by the plainest form that reads them, without the unit."""
-    numbers, units = zip(*map(_part_unit, texts), strict=True) if texts else ((), ())
-    read = [(form, _read_numbers(numbers, form)) for form in NUMBERS]
-    return [
-        _name_number([form for form, values in read if not np.isnan(values[at])],
-                     {values[at] for _, values in read if not np.isnan(values[at])}, unit, text)
-        for at, (text, unit) in enumerate(zip(texts, units, strict=True))
-    ]  # fmt: skip
+    parts = [part_unit(text) for text in texts]
+    read = {form: read_by("numeric", _texts([number for number, _ in parts]), form)[0] for form in NUMBERS}
+    has_digits = np.array([bool(re.search("[0-9]", text)) for text in texts], bool)
+    is_number = has_digits & ~np.isnan([*read.values()]).all(axis=0)
+    others = iter(kinds_of([text for text, is_read in zip(texts, is_number, strict=True) if not is_read]))
+    named = list[str]()
+    for at, (text, (_, unit)) in enumerate(zip(texts, parts, strict=True)):
+        values = {form: values[at] for form, values in read.items() if not np.isnan(values[at])}
+        plainest = next(iter(values), USUAL)
+        if not is_number[at]:
+            named.append(next(others))
+        elif unit:
+            named.append(Kind.WITH_UNIT)
+        elif len({*values.values()}) > 1:
+            named.append("a number with a mark before three digits")
+        elif plainest.thousands:
+            named.append("a number with marks between thousands")
+        else:
+            mark = {",": " with a decimal comma"}.get(plainest.decimal, " with a decimal point" if "." in text else "")
+            named.append(f"{Kind.NUMBER}{mark}")
+    return named
 
 
-def _name_number(forms: Sequence[Written], values: set[float], unit: str, text: str) -> str:
-    if not forms or not re.search("[0-9]", text):
-        return kind_of(text)
-    if unit:
-        return WITH_UNIT
-    if len(values) > 1:
-        return "a number with a mark before three digits"
-    if forms[0].thousands:
-        return "a number with marks between thousands"
-    mark = {",": " with a decimal comma"}.get(forms[0].decimal, " with a decimal point" if "." in text else "")
-    return f"{A_NUMBER}{mark}"
-
-
-def _can_read(feature: CalendarFeature, texts: pa.Array, written: Written) -> NDArray[np.bool_]:
-    try:
-        read_column(feature, texts.cast(pa.large_string()), written)
-    except Misfit as misfit:
-        return np.zeros(len(texts), bool) if misfit.cells is None else ~misfit.cells
-    return np.ones(len(texts), bool)
-
-
-def _name_dates(feature: CalendarFeature, written: Written, texts: Sequence[str]) -> list[str]:
+def _name_dates(feature: CalendarFeature, texts: Sequence[str]) -> list[str]:
     """Name texts by the patterns that fit them. Each is tried on all at once: of a text that several fit, those count
     that fit every text which fits any, else it stays open.
     """
-    cells, fits = pa.array(texts, pa.large_string()), dict[str, NDArray[np.bool_]]()
-    for pattern in DATES if feature.kind != "time" else ():
-        first_year = (written.first_year or 2000) if has_short_year(pattern) else None
-        fits[pattern] = _can_read(feature, cells, Written(dates=(pattern,), first_year=first_year))
-        if pattern.isalpha():  # of digits alone, which fit others
-            matches = [DAYS[pattern].match(text) for text in texts]
-            fits[pattern] &= [match is None or is_likely(match) for match in matches]
-    every = np.any([*fits.values()], axis=0) if fits else np.zeros(len(texts), bool)
-    common = [pattern for pattern, fit in fits.items() if (fit >= every).all()]
-    of_days = Written(dates=tuple(pattern for pattern in DATES if not has_short_year(pattern)))
-    days = _can_read(DateFeature(feature.name, ()), cells, of_days).tolist()
-    named = []
-    for at, text in enumerate(texts):
-        patterns = [pattern for pattern in fits if fits[pattern][at] and (pattern in common or not common)]
-        if patterns or days[at]:
-            day = A_DATE if feature.kind == "time" else A_DAY
-            named.append(f"{WRITTEN}{' or '.join(patterns)}" if patterns else day)
+    is_time, cells = feature.kind == "time", _texts(texts)
+    fits = days_by_pattern(feature, cells) & (not is_time)
+    common = np.asarray((fits >= fits.any(axis=0)).all(axis=1))
+    fits &= common[:, None] | ~common.any()
+    like_days = np.any([pc.match_substring_regex(cells, pattern_of("date", each)) for each in DATES], axis=0)
+    named = list[str]()
+    for at, (text, kind) in enumerate(zip(texts, kinds_of(texts), strict=True)):
+        if fits[:, at].any():
+            named.append(f"{WRITTEN}{' or '.join(compress(DATES, fits[:, at]))}")
+        elif kind == Kind.DATE:
+            named.append(Kind.DATE if is_time else Kind.DAY)
         elif re.fullmatch(r"[0\W]*0[0\W]*", text):  # as databases write no day
-            named.append(A_MISSING_WORD)
-        elif feature.kind != "time" and any(map(methodcaller("match", text), DAYS.values())):
-            named.append("a date that no calendar has")
+            named.append(Kind.MISSING_WORD)
+        elif like_days[at]:
+            named.append(Kind.NO_DAY)
+        elif is_time and kind == Kind.TIME:
+            named.append("a time that no day has")
         else:
-            kind = kind_of(text)
-            known = (A_MISSING_WORD, A_NUMBER, A_DATE, A_TIME, A_ZONE, "digits of another alphabet")
-            no_time = "a time that no day has" if feature.kind == "time" and kind == A_TIME else kind
-            named.append(no_time if kind in known else A_TEXT)
+            known = (Kind.MISSING_WORD, Kind.NUMBER, Kind.TIME, Kind.ZONE, Kind.NO_DAY, Kind.DIGITS)
+            named.append(kind if kind in known else Kind.TEXT)
     return named
