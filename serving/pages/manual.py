@@ -9,6 +9,7 @@ from accountant.access.tokens import SCOPES
 from serving.http.rights import NOTHING
 from serving.http.routes import Door, in_thread
 from serving.pages.parts import render, ui
+from serving.pages.parts.manual_search import search
 from serving.wire.request_bodies import known_query, query_text
 
 HTML = "text/html"
@@ -20,9 +21,9 @@ async def start(request: Request) -> Response:
     query = (query_text(request, "q") or "").strip()[:200]
     if not query:
         return await _page(request, "index")
-    pages = await in_thread(render.search, query)
+    matches = await in_thread(search, query)
     contents = render.manual().contents
-    return ui.page(request, "manual.html", page=None, found=pages, asked=query, contents=contents)
+    return ui.page(request, "manual.html", page=None, matches=matches, asked=query, contents=contents)
 
 
 async def show(request: Request) -> Response:
@@ -37,7 +38,7 @@ async def show(request: Request) -> Response:
 
 async def _page(request: Request, name: str) -> Response:
     page = await in_thread(render.page, name)
-    return ui.page(request, "manual.html", page=page, found=[], asked="", contents=render.manual().contents)
+    return ui.page(request, "manual.html", page=page, matches=[], asked="", contents=render.manual().contents)
 
 
 async def doors(request: Request) -> Response:

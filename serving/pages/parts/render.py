@@ -101,13 +101,18 @@ def slug(text: str) -> str:
     return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", text.encode("ascii", "ignore").decode()).strip().lower())
 
 
-@lru_cache(maxsize=256)
-def page(name: str) -> Page:
-    """Return a page of the manual. UnknownName where there is none."""
+def markdown_of(name: str) -> str:
+    """Return the text of a page, without what MkDocs reads at its head. UnknownName where there is none."""
     read = manual().pages.get(name)
     if read is None:
         raise UnknownName(f"docs={name[:80]!r}: there is no such page")
-    text = re.sub(r"\A---\n.*?\n---\n", "", read(), flags=re.DOTALL)
+    return re.sub(r"\A---\n.*?\n---\n", "", read(), flags=re.DOTALL)
+
+
+@lru_cache(maxsize=256)
+def page(name: str) -> Page:
+    """Return a page of the manual. UnknownName where there is none."""
+    text = markdown_of(name)
     reader = MarkdownIt("commonmark").enable("table")
     tokens, sections, title = reader.parse(text), list[tuple[str, str]](), name
     for token, after in zip(tokens, [*tokens[1:], Token("", "", 0)], strict=True):
@@ -141,14 +146,3 @@ def _point_link(token: Token, name: str) -> None:
         token.attrSet(kind, f"/docs/{plain}{anchor}")
     else:
         token.attrs.pop(kind, None)
-
-
-def search(text: str) -> list[Page]:
-    """Return the pages that hold every word of a text, those with most of them first."""
-    words = text.lower().split()
-    matches = []
-    for name, read in manual().pages.items():
-        content = read().lower()
-        if words and all(word in content for word in words):
-            matches.append((-sum(content.count(word) for word in words), name))
-    return [page(name) for _, name in sorted(matches)]

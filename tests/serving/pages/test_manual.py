@@ -10,6 +10,7 @@ from small_home import ROOT
 
 from accountant.errors import UnknownName
 from serving.pages.parts import render
+from serving.pages.parts.manual_search import MOST_PAGES, search
 from serving.pages.parts.ui import HELP
 
 
@@ -61,7 +62,7 @@ def test_contents_name_every_page_of_the_site():
 def test_what_is_made_from_the_code_is_shown_and_found():
     assert {"clienttrain", "clientexplain"} <= anchors("reference/python")
     assert "An example" in render.page("reference/rest").html
-    assert "reference/python" in [each.name for each in render.search("Client.train idempotency_key")]
+    assert "reference/python#clienttrain" in [each.address for each in search("Client.train idempotency_key")]
     assert "<table>" in render.page("reference/errors").html
 
 
@@ -69,3 +70,41 @@ def test_what_is_made_from_the_code_is_shown_and_found():
 def test_what_is_no_page(name):
     with pytest.raises(UnknownName):
         render.page(name)
+
+
+@pytest.mark.parametrize(
+    ("question", "address"),
+    [
+        ("GDPR", "faq#can-one-person-be-deleted"),
+        ("erase", "faq#can-one-person-be-deleted"),
+        ("delete a person", "faq#can-one-person-be-deleted"),
+        ("monthly", "faq#what-does-a-month-cost"),
+        ("price of a month", "faq#what-does-a-month-cost"),
+        ("What happens when epsilon runs out?", "faq#what-happens-at-the-end-of-the-budget"),
+        ("rotate a key", "keys#rotation"),
+        ("delta", "faq#what-is-delta"),
+        ("a count's noise", "querying#what-it-costs"),
+        ("how do I verify a certificate", "tutorials/auditor#check-one-model"),
+        ("synthetic rows", "profile#synthetic-rows"),
+        ("restore", "backup#what-is-lost"),
+    ],
+)
+def test_a_question_finds_its_section_first(question, address):
+    assert search(question)[0].address == address
+
+
+def test_what_a_search_shows():
+    """A section of a page, once for each page, with the words that were looked for marked and nothing else of HTML."""
+    matches = search("training a model with epsilon")
+    names = [each.address.partition("#")[0] for each in matches]
+    assert len(set(names)) == len(names) == MOST_PAGES
+    assert "<mark>" in matches[0].excerpt
+    assert not any("<" in re.sub("</?mark>", "", each.excerpt) for each in matches)
+    for each in matches:
+        name, _, anchor = each.address.partition("#")
+        assert not anchor or anchor in anchors(name)
+
+
+@pytest.mark.parametrize("text", ["", "-", '"', "NEAR(a b)", "a*", "a AND", "{x}: y", "'; --", "\x00", "%", "æøå" * 60])
+def test_any_text_is_a_search(text):
+    assert isinstance(search(text), list)
