@@ -81,7 +81,9 @@ def said_delimiter(first: str) -> str | None:
 
 def _cut_at_blanks(line: str) -> list[str]:
     plain = line.strip(" \t\r\n")
-    if '"' in plain and not _LINE.fullmatch(plain):
+    if '"' not in plain:
+        return [*filter(None, plain.replace("\t", " ").split(" "))]
+    if not _LINE.fullmatch(plain):
         raise csv.Error("a quote that is not closed")
     return [quoted.replace('""', '"') or bare for quoted, bare in _CELL.findall(plain)]
 

@@ -7,21 +7,19 @@ read of it in the end is for the caller to compare.
 from __future__ import annotations
 
 import copy
-import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import yaml
 
 from accountant.errors import DataError, SchemaError
 from dpserve_verify.errors import InputError
 from training.datasets.file_check import check_file
 from training.rows.schema.schema import Schema, parse_schema
-from training.rows.sources.cell_tables import CellTable
-from training.rows.sources.files import CsvTable
 from training.rows.sources.folders import open_table
 from training.rows.tables.file_check import Problem, problem_of
 from training.rows.tables.remedies import LISTS, Remedy, Unsaid
@@ -191,18 +189,13 @@ def _cells(problem: Problem, body: Mapping[str, Any], path: Path) -> list[str]:
 def _rows(body: Mapping[str, Any], path: Path) -> dict[int, dict[str, Any]]:
     """Read the cells of each row, by where it stands as a spreadsheet counts."""
     form = parse_schema(yaml.safe_dump(dict(body)).encode()).form
-    table = open_table(path, form)
-    if isinstance(table, CsvTable):
-        with io.TextIOWrapper(table.raw(), form.codec, "replace", "") as text:
-            lines = table.lines(text)
-            names, at = table.names, lines.skipped + (1 if form.columns else 2)
-            lines.header()
-            return {row: dict(zip(names, cells, strict=False)) for row, cells in enumerate(lines, at)}
-    names = [*table.types()]
-    read = table.batches_as_they_are(names) if isinstance(table, CellTable) else table.batches(names, {})
-    rows = [row for batch in read for row in batch.to_pylist()]
-    places = table.places if isinstance(table, CellTable) else range(2, len(rows) + 2)
-    return dict(zip(places, rows, strict=True))
+    rows = dict[int, dict[str, Any]]()
+    for part in open_table(path, form).parts:
+        for placed in part.placed([*part.types()]):
+            batch = pa.RecordBatch.from_pydict(dict(placed.columns))
+            rows |= zip(placed.places, batch.to_pylist(), strict=True)
+            rows |= {at: dict(zip(part.types(), cells, strict=False)) for at, cells in placed.odd.items()}
+    return rows
 
 
 def _mended(path: Path, known: Known) -> bytes | None:

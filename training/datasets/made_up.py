@@ -5,7 +5,6 @@ The same seed gives the same rows on every machine: they come from SHAKE-256, co
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import re
@@ -26,7 +25,7 @@ from dpserve_verify.system.files import replacing
 from models.features.features import BooleanFeature, CalendarFeature, CategoricalFeature, Feature, NumericFeature
 from training.rows.schema.schema import Schema, Target
 from training.rows.sources.cells import as_written
-from training.rows.sources.folders import FolderTable, open_table
+from training.rows.sources.folders import find_files
 
 
 @dataclass(frozen=True)
@@ -172,12 +171,8 @@ def sha256_of(path: Path) -> str:
 
 def is_made_up(path: Path) -> bool:
     """Return whether a file says that its rows are made up, or synthetic: by its name or its mark."""
-    if any(mark.word in path.name for mark in MARKS):
-        return True
-    table = open_table(path) if path.is_dir() or (not path.exists() and glob.has_magic(str(path))) else None
-    if isinstance(table, FolderTable):
-        return any(map(is_made_up, table.files))
-    return any(read_mark(path, mark) is not None for mark in MARKS)
+    files = [path, *find_files(path)[1]]
+    return any(mark.word in each.name or read_mark(each, mark) is not None for each in files for mark in MARKS)
 
 
 def require_real(path: Path, allowed: bool) -> None:

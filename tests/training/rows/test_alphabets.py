@@ -15,7 +15,6 @@ from training.datasets.file_check import check_file
 from training.datasets.packing import pack
 from training.rows.schema.schema import parse_schema
 from training.rows.sources.encoding import describe_readings, list_readings
-from training.rows.sources.files import CsvTable
 
 WORDS = {  # city; man, woman; how much they earn; the columns
     "Russian": "Москва Казань Тула|мужской женский|низкий высокий|Город Пол Доход",
@@ -151,12 +150,12 @@ def test_a_wrong_encoding_is_refused_with_the_likely_one_and_a_declared_one_that
 
 def test_where_no_word_tells_the_likely_ones_are_shown_side_by_side(tmp_path):
     (tmp_path / "rows.csv").write_bytes(b"a,b\n" + "1,Größe\n2,25 °C\n3,5 €\n".encode("cp1252"))
-    readings = list_readings(CsvTable(tmp_path / "rows.csv"))
+    readings = list_readings(tmp_path / "rows.csv")
     assert (readings[0].encoding, readings[0].words) == ("cp1252", ("Größe", "°C", "€"))
     shown = describe_readings(readings)
     assert shown.startswith("It is read here in cp1252: Größe, °C, €\n  or, in ")
     (tmp_path / "rows.csv").write_bytes(b"a,b\n1,\x81\xff\n")
-    assert list_readings(CsvTable(tmp_path / "rows.csv"))[-1].encoding == "latin-1"
+    assert list_readings(tmp_path / "rows.csv")[-1].encoding == "latin-1"
 
 
 def test_a_draft_without_data_names_it_where_bytes_are_not_utf_8(tmp_path, monkeypatch, capsys):

@@ -173,3 +173,17 @@ def test_files_of_which_duckdb_knows_nothing_are_the_table_of_a_query_as_well(tm
     for name, form in (("a.data", Form(" ")), ("a.csv", Form(";")), ("a.xlsx", PLAIN)):
         told = read(tmp_path / name, "select b from rows where a::int = 2", form, folder=tmp_path / "work")
         assert told == {"b": ["y"]}, name
+
+
+def test_an_empty_cell_of_a_csv_is_null_however_it_is_cut(tmp_path):
+    for said, form in (("", PLAIN), ("sep=,\n", PLAIN), ("a title\n", Form(skip=1)), ("", Form(skip_rows=("sum",)))):
+        (tmp_path / "a.csv").write_text(f"{said}a,b\n1,\n2,NA\n3,x\n")
+        found = read(tmp_path / "a.csv", "select a from rows where b is null", form, folder=tmp_path / "work")
+        assert found == {"a": ["1", "2"]}, said
+
+
+def test_texts_of_a_file_that_is_read_as_codes_are_texts(tmp_path):
+    table = pa.table({" a": pa.array(["x" * 90_000, "y"] * 400), "b": pa.array(["u", "v"] * 400).dictionary_encode()})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=100)
+    found = read(tmp_path / "a.parquet", "select a[1] as a, b from rows", folder=tmp_path / "work")
+    assert found == {"a": ["x", "y"] * 400, "b": ["u", "v"] * 400}

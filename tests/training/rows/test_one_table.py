@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import zipfile
 from decimal import Decimal
 from pathlib import Path
@@ -12,9 +13,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from ledgers import ROOT
 from table_kinds import SCHEMA, write_kinds
 
 from accountant.errors import DataError
+from models.features.written import Form
 from training.datasets.file_check import check_file
 from training.datasets.packing import pack
 from training.rows.schema.schema import parse_schema
@@ -178,3 +181,30 @@ def test_parts_whose_types_drift_are_read_where_nothing_is_lost(tmp_path, one, o
     assert {batch.schema.field("a").type for batch in batches} == {table.types()["a"]}
     read_cells = [cell for batch in batches for cell in batch["a"].to_pylist()]
     assert [cell for cell in read_cells if cell is not None] == [cell for cell in cells if cell is not None]
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "places"),
+    [
+        ("a.csv", b"a,y\n1,no\n\n2,yes\n", [2, 4]),
+        ("a.csv", b"a  y\n1  no\n\n2  yes\n", [2, 4]),
+        ("a.jsonl", b'{"a": 1, "y": "no"}\n\n{"a": 2, "y": "yes"}\n', [1, 3]),
+        ("a.parquet", parquet(pa.table({"a": [1, 2], "y": ["no", "yes"]})), [2, 3]),
+    ],
+)
+def test_a_table_says_where_each_of_its_rows_stands(tmp_path, name, raw, places):
+    (tmp_path / name).write_bytes(raw)
+    form = Form(" ") if b"  " in raw else Form()
+    (part,) = open_table(tmp_path / name, form).parts
+    [placed] = part.placed()
+    assert [*placed.places] == places
+    cells = {column: [str(cell) for cell in values.to_pylist()] for column, values in placed.columns.items()}
+    assert cells == {"a": ["1", "2"], "y": ["no", "yes"]}
+
+
+def test_what_kind_of_file_rows_come_from_is_asked_by_its_room_alone():
+    asks = re.compile(r"\b(CsvTable|CellTable|ParquetTable|ArrowTable)\b")
+    files = [file for room in ("training", "serving", "local", "models") for file in (ROOT / room).rglob("*.py")]
+    others = [file for file in files if file.parent != ROOT / "training" / "rows" / "sources"]
+    assert len(others) > 300
+    assert [file.name for file in others if asks.search(file.read_text())] == []

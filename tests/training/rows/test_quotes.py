@@ -6,7 +6,9 @@ import csv
 import io
 import random
 import re
+from contextlib import suppress
 
+import pyarrow as pa
 import pytest
 
 from accountant.errors import DataError
@@ -17,7 +19,7 @@ from serving.wire.csv_tables import table_of
 from training.datasets.file_check import check_file
 from training.datasets.packing import pack
 from training.rows.schema.schema import parse_schema
-from training.rows.sources.files import CsvTable
+from training.rows.sources.text_tables import CsvTable
 from training.rows.tables.row_files import KeptColumns, read_columns
 
 PIECES = ['"', '"', '""', "a", "é", 'x"', "\n", "\n", "\r\n", "\r"]
@@ -46,10 +48,11 @@ def test_quotes_of_a_file_are_those_of_a_body(tmp_path, encoding):
         table = CsvTable(path, form)
         if expected:
             with pytest.raises(DataError, match=f"^{re.escape(expected)}$"):
-                table.require_quotes_closed()
+                [*table.batches(table.names[:1], {})]
             refused += 1
             continue
-        table.require_quotes_closed()
+        with suppress(pa.ArrowInvalid):  # of rows with other numbers of cells than the first one
+            [*table.batches(table.names[:1], {})]
         if {len(row) for row in rows if row} == {2}:
             read = [row for batch in table.batches(table.names[:1], {}) for row in batch.column(0).to_pylist()]
             assert [cell or "" for cell in read] == [row[0] for row in rows[1:] if row], text

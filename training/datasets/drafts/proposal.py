@@ -40,8 +40,8 @@ from training.rows.schema.schema_text import FILL_IN
 from training.rows.sources.cell_kinds import VALUES, Kind
 from training.rows.sources.cell_tables import split_sheet
 from training.rows.sources.encoding import can_decode, describe_readings, list_readings
-from training.rows.sources.files import CsvTable, form_ending
-from training.rows.sources.folders import FolderTable, open_table
+from training.rows.sources.files import form_ending
+from training.rows.sources.folders import open_table
 from training.rows.sources.sniff import form_of
 from training.rows.sources.text_bytes import TEXT
 from training.rows.tables.data import reading
@@ -144,7 +144,7 @@ class SchemaProposal:
             raise DataError(f"data={path.name}: its first line is not UTF-8; {remedy}") from None
         if form_ending(path) in TEXT:
             _require_header(path, types, seen)
-            if not look and not can_decode(CsvTable(path), "utf-8"):
+            if not look and not can_decode(path, "utf-8"):
                 description = "The file is not UTF-8: with --data its encoding is proposed, too."
         proposal = cls.of_types(types, seen, form)
         if look and proposal.people:
@@ -343,23 +343,23 @@ def _name_columns(path: Path, form: Form | None, header: bool, look: bool) -> Fo
     numbered, or a second `note` is `note_2`. None: as it was said.
     """
     with reading(path):
-        table = open_table(path)
-        first = table.parts[0] if isinstance(table, FolderTable) else table
-        if not isinstance(first, CsvTable):
+        first = open_table(path).parts[0]
+        if not first.is_text:
             if not header:
                 raise InputError(f"data={path.name}: is no text file; what its columns are called stands in it")
             return form
-        said = form or (form_of(first) if look else PLAIN)
-        first = CsvTable(first.path, said)
+        said = form or (form_of(first.path) if look else PLAIN)
+        first = replace(first, form=said)
+        own = [*first.types()]
         if not header:
-            return replace(said, columns=tuple(f"column_{at}" for at in range(1, len(first.names) + 1)))
+            return replace(said, columns=tuple(f"column_{at}" for at in range(1, len(own) + 1)))
         names = dict[str, None]()
-        for name in first.names:
-            plain = called_again(name) if called_again(name) in first.names else name
+        for name in own:
+            plain = called_again(name) if called_again(name) in own else name
             plain = plain if is_column_name(plain) else plain.lstrip("/ ")[: LONGEST - 8] or "column"
             at = next(at for at in count(1) if (plain if at == 1 else f"{plain}_{at}") not in names)
             names[plain if at == 1 else f"{plain}_{at}"] = None
-        return form if [*names] == first.names else replace(said, columns=tuple(names), skip=first.header_lines)
+        return form if [*names] == own else replace(said, columns=tuple(names), skip=first.header_lines)
 
 
 def _look_at(path: Path, form: Form | None) -> tuple[Form, dict[str, ColumnForm], str, dict[str, list[str]]]:
@@ -367,10 +367,8 @@ def _look_at(path: Path, form: Form | None) -> tuple[Form, dict[str, ColumnForm]
     and of each column the first cells that are there.
     """
     with reading(path):
-        table = open_table(path)
-        parts = table.parts[:MAX_PARTS] if isinstance(table, FolderTable) else [table]
-        tables = [part for part in parts if isinstance(part, CsvTable)]
-        telling = next((part for part in tables if not can_decode(part, "utf-8")), tables[0] if tables else None)
+        texts = [part.path for part in open_table(path).parts[:MAX_PARTS] if part.is_text]
+        telling = next((text for text in texts if not can_decode(text, "utf-8")), texts[0] if texts else None)
         form = form or (PLAIN if telling is None else form_of(telling))
         description = "" if telling is None else describe_readings(list_readings(telling))
         table = open_table(path, form)

@@ -22,10 +22,10 @@ from models.features.csv_lines import name_columns
 from models.features.written import Form
 from training.rows.sources.old_sheets import read_old_cells
 from training.rows.sources.sheet_cells import SheetCells, read_ods_cells, read_sheet_cells
+from training.rows.sources.tables import BATCH_ROWS, MOST_ABOVE
 
 python_calamine, pyreadstat = later("python_calamine"), later("pyreadstat")
-BATCH_ROWS, _ODS = 1 << 16, "content.xml"
-MOST_ABOVE = 20  # rows in which the names of the columns are looked for
+_ODS = "content.xml"
 Asked = Mapping[str, Any]
 Cells = Sequence[Any]
 Sheet = tuple[list[str], list[Cells], list[int], dict[int, list[int]]]

@@ -8,8 +8,8 @@ a code that the file itself calls missing are missing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,10 +18,11 @@ from typing import Any
 import pyarrow as pa
 
 from accountant.errors import DataError
-from models.features.written import PLAIN, Form
-from training.rows.sources.cell_readers import BATCH_ROWS, as_table
+from models.features.written import Form
+from training.rows.sources.cell_readers import as_table
 from training.rows.sources.json_cells import read_records
 from training.rows.sources.sealed import read_sealed
+from training.rows.sources.tables import BATCH_ROWS, FileTable, Kinds, Placed
 
 SHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
 STATISTICS = {
@@ -32,35 +33,29 @@ MOST_UNPACKED, MOST_CELLS = 1 << 30, 1 << 25
 
 
 @dataclass
-class CellTable:
+class CellTable(FileTable):
     """Such a file; of a workbook the one sheet that holds cells, or that of the form."""
 
-    path: Path
-    form: Form = PLAIN
     _commas: frozenset[str] = frozenset()
 
-    @property
-    def name(self) -> str:
-        """Return the file's name."""
-        return self.path.name
+    has_floats = True
 
     @property
-    def is_plain(self) -> bool:
-        """Return False: it is read here alone."""
-        return False
-
-    def types(self) -> dict[str, pa.DataType | None]:
+    def own(self) -> Sequence[tuple[str, pa.DataType]]:
         """Return names and types of the columns."""
-        return dict(zip(self._table.schema.names, self._table.schema.types, strict=True))
+        return [*zip(self._table.schema.names, self._table.schema.types, strict=True)]
 
-    def batches(self, columns: Sequence[str], kinds: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
         """Yield the rows. DataError where one of these columns holds formulas that were never computed."""
         self.require_computed(columns)
-        yield from self.batches_as_they_are(columns)
-
-    def batches_as_they_are(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, a formula that was never computed as an empty cell."""
         yield from self._table.select(list(columns)).to_batches(BATCH_ROWS)
+
+    def placed(self, ignored: Collection[str] = ()) -> Iterator[Placed]:
+        """Yield the rows, a formula of an ignored column that was never computed as an empty cell."""
+        self.require_computed([name for name in self._table.column_names if name not in ignored])
+        for batch in self._content[1].to_batches(BATCH_ROWS):
+            *columns, places = batch.columns
+            yield Placed(places.to_pylist(), dict(zip(batch.schema.names, columns, strict=False)))
 
     def require_computed(self, columns: Sequence[str]) -> None:
         """Raise DataError where a person's cell of one of these columns is a formula that was never computed."""
@@ -81,19 +76,11 @@ class CellTable:
         """Return as many rows as there are."""
         return int(self._table.num_rows)
 
-    def spell(self, commas: Collection[str]) -> None:
-        """Write the numbers of these columns with a comma before the fraction, where others of their cells are texts,
-        which are declared to be written so.
+    def spelling(self, commas: Collection[str]) -> CellTable:
+        """Return it with a comma before the fraction of numbers of these columns, where others of their cells are
+        texts, which are declared to be written so.
         """
-        if self._commas != (commas := frozenset(commas)):
-            self._commas = commas
-            self.__dict__.pop("_content", None)
-
-    @cached_property
-    def places(self) -> list[int]:
-        """Return where each row stands in the file, as a spreadsheet counts: its first row is 1."""
-        places: list[int] = self._content[1].columns[-1].to_pylist()
-        return places
+        return self if self._commas == {*commas} else replace(self, _commas=frozenset(commas))
 
     @property
     def _table(self) -> pa.Table:
@@ -126,12 +113,17 @@ class CellTable:
             asked["fails"] = "cannot be read ({}); save it anew, or as .csv"
         return read_sealed(self.path, reader, asked)
 
-    def row_of_names(self, wanted: Collection[str]) -> int | None:
-        """Return how many rows stand above the one in which all these names are; None where none of the first has."""
-        if not self._is_sheet:
-            return None
+    def fitting_form(self, wanted: Collection[str]) -> Form:
+        """Return the form with the row of a sheet that has the names of all these columns."""
+        if not self._is_sheet or self.form.columns:
+            return self.form
         above = self._read("above")[0]
-        return next((skip for skip, names in enumerate(above["rows"], above["skip"]) if {*wanted} <= {*names}), None)
+        skips = (skip for skip, names in enumerate(above["rows"], above["skip"]) if {*wanted} <= {*names})
+        return replace(self.form, skip=next(skips, self.form.skip))
+
+    def unused_keys(self) -> list[str]:
+        """Return none of a workbook, and what files of any other kind have."""
+        return [] if self._is_sheet else super().unused_keys()
 
 
 def split_sheet(path: Path) -> tuple[Path, str]:

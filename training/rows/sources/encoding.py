@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, pairwise
+from pathlib import Path
 
 from accountant.system.lazy_import import later
-from training.rows.sources.files import CsvTable
+from training.rows.sources.text_bytes import open_bytes
 
 charset_normalizer = later("charset_normalizer")  # needed where bytes are not UTF-8
 # Of two that read the same words the first one is proposed, for it is the better known.
@@ -49,32 +50,32 @@ class Reading:
     words: tuple[str, ...] = ()
 
 
-def list_readings(table: CsvTable) -> list[Reading]:
+def list_readings(path: Path) -> list[Reading]:
     """Return the likely encodings of a file, the likeliest first; one alone where its bytes say so themselves."""
-    with table.raw() as file:
+    with open_bytes(path) as file:
         start = bytes(file.read(SAMPLE))
     if (mark := next((name for bom, name in MARKS.items() if start.startswith(bom)), None)) is not None:
         return [Reading(mark)]
     first, second = start[::2].count(0), start[1::2].count(0)
     if max(first, second) > 4 * min(first, second) + 1:  # ASCII in two bytes each, and no cells that hold such bytes
         return [Reading("utf-16-le" if second > first else "utf-16-be")]
-    if can_decode(table, "utf-8"):
+    if can_decode(path, "utf-8"):
         return [Reading("utf-8")]
-    sample = _lines_beyond_ascii(table)
+    sample = _lines_beyond_ascii(path)
     readings: dict[str, Reading] = {}
     for encoding in (*_rank(sample), "cp1252", "latin-1"):
         text = sample.decode(encoding, "replace")
-        if text not in readings and can_decode(table, encoding):
+        if text not in readings and can_decode(path, encoding):
             words = dict.fromkeys(word for word in _WORD.findall(text) if len(word) <= LONG and word.isprintable())
             readings[text] = Reading(encoding, tuple(words)[:SHOWN])
     return list(readings.values())
 
 
-def can_decode(table: CsvTable, encoding: str) -> bool:
+def can_decode(path: Path, encoding: str) -> bool:
     """Return whether the whole file can be read in an encoding."""
     decoder = codecs.getincrementaldecoder(encoding)()
     try:
-        for block in _blocks(table):
+        for block in _blocks(path):
             decoder.decode(block)
         decoder.decode(b"", final=True)
     except UnicodeError:
@@ -82,15 +83,15 @@ def can_decode(table: CsvTable, encoding: str) -> bool:
     return True
 
 
-def is_utf8(table: CsvTable) -> bool:
+def is_utf8(path: Path) -> bool:
     """Return whether a file is UTF-8 with letters beyond ASCII, which hardly a file of another encoding is."""
-    return not can_decode(table, "ascii") and can_decode(table, "utf-8")
+    return not can_decode(path, "ascii") and can_decode(path, "utf-8")
 
 
-def lines_beside_utf8(table: CsvTable) -> list[int]:
+def lines_beside_utf8(path: Path) -> list[int]:
     """Return which lines are not UTF-8, in a file of which more lines with letters beyond ASCII are; else none."""
     others, fitting, count, rest = list[int](), 0, 0, b""
-    for block in chain(_blocks(table), [b"\n"]):
+    for block in chain(_blocks(path), [b"\n"]):
         *lines, rest = (rest + block).split(b"\n")
         for line in lines:
             count += 1
@@ -110,15 +111,15 @@ def describe_readings(readings: list[Reading]) -> str:
     return f"It is read here in {first}{more}\nSay `encoding` under `format` in the schema as the words are right."
 
 
-def _blocks(table: CsvTable) -> Iterator[bytes]:
-    with table.raw() as file:
+def _blocks(path: Path) -> Iterator[bytes]:
+    with open_bytes(path) as file:
         yield from iter(lambda: bytes(file.read(1 << 20)), b"")
 
 
-def _lines_beyond_ascii(table: CsvTable) -> bytes:
+def _lines_beyond_ascii(path: Path) -> bytes:
     """Return whole lines, for the bytes of a letter must not be cut, up to SAMPLE bytes."""
     lines, size, rest = [], 0, b""
-    for block in _blocks(table):
+    for block in _blocks(path):
         whole, end, rest = (rest + block).rpartition(b"\n")
         for line in _BEYOND_ASCII.findall(whole + end):
             lines.append(line)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote
@@ -20,7 +20,8 @@ from pyarrow.types import is_decimal, is_floating, is_integer
 from accountant.errors import DataError
 from models.features.column_law import is_text
 from models.features.written import PLAIN, Form
-from training.rows.sources.files import SAID, Kinds, Table, ending, form_ending, open_file
+from training.rows.sources.files import SAID, ending, form_ending, open_file
+from training.rows.sources.tables import FileTable, Kinds, Types
 
 HIVE_MISSING = "__HIVE_DEFAULT_PARTITION__"
 MOST_FILES = 100_000
@@ -28,14 +29,43 @@ MOST_FILES = 100_000
 
 def open_table(data: Path, form: Form = PLAIN) -> Table:
     """Open a file, a folder of files, or a pattern like `x/*.parquet`. DataError where nothing is there."""
+    root, files = find_files(data)
+    if [*files] != [data]:
+        return open_files(data.name, root, files, form)
+    file = open_file(data, form)
+    return Table(file.name, root, [file])
+
+
+def find_files(data: Path) -> tuple[Path, Sequence[Path]]:
+    """Return the files of a folder or a pattern and the folder that they lie in, in which none need be; of another path
+    itself.
+    """
     if data.is_dir():
-        return FolderTable(data.name, data, tuple(_within(data)), form)
-    if not data.exists() and glob.has_magic(str(data)):
-        paths = sorted(Path(file) for file in glob.glob(str(data), recursive=True))
-        files = [file for path in paths for file in (_within(path) if path.is_dir() else [path])]
-        fixed = next(at for at, part in enumerate(data.parts) if glob.has_magic(part))  # folders before the pattern
-        return FolderTable(data.name, Path(*data.parts[:fixed]), tuple(files), form)
-    return open_file(data, form)
+        return data, _within(data)
+    if data.exists() or not glob.has_magic(str(data)):
+        return data.parent, [data]
+    paths = sorted(Path(file) for file in glob.glob(str(data), recursive=True))
+    fixed = next(at for at, part in enumerate(data.parts) if glob.has_magic(part))  # folders before the pattern
+    files = [file for path in paths for file in (_within(path) if path.is_dir() else [path])]
+    return Path(*data.parts[:fixed]), files
+
+
+def open_files(name: str, root: Path, files: Sequence[Path], form: Form = PLAIN) -> Table:
+    """Open files below a folder as one table. DataError where their names say that they are none."""
+    odd = next((path for path in files if not ending(path)), None)
+    if odd is not None or len(files) > MOST_FILES or not files:
+        problem = "holds no file of rows" if not files else f"holds more than {MOST_FILES} files"
+        problem = problem if odd is None else f"{odd.name}: must end in {SAID}"
+        raise DataError(f"data={name}: {problem}")
+    if len(set(map(form_ending, files))) > 1:
+        raise DataError(f"data={name}: its files are of several forms: {', '.join(sorted({*map(ending, files)}))}")
+    return Table(name, root, [replace(open_file(path, form), keys=_keys(path.relative_to(root))) for path in files])
+
+
+def _keys(path: Path) -> dict[str, str | None]:
+    """Return the partition that a file lies in."""
+    pairs = (part.split("=", 1) for part in path.parts[:-1] if "=" in part)
+    return {name: None if value == HIVE_MISSING else unquote(value) for name, value in pairs}
 
 
 def _within(folder: Path) -> list[Path]:
@@ -45,62 +75,31 @@ def _within(folder: Path) -> list[Path]:
 
 
 @dataclass
-class FolderTable:
-    """The rows of `files`, one after the other; below `root`, folders called KEY=VALUE are columns."""
+class Table:
+    """Rows with named columns, wherever they come from: those of its `parts`, one after the other, which lie below
+    `root`; the folders of theirs that are called KEY=VALUE are columns.
+    """
 
     name: str
     root: Path
-    files: tuple[Path, ...]
-    form: Form = PLAIN
-
-    def check(self) -> None:
-        """Raise DataError where the files' names say that they are no table."""
-        assert self._tables
+    parts: Sequence[FileTable]
 
     @property
     def is_plain(self) -> bool:
         """Return whether each file is, and all are of the same types."""
-        return all(table.is_plain and table.types().items() <= self._types.items() for table in self._tables)
-
-    @property
-    def parts(self) -> list[Table]:
-        """Return a table for each file."""
-        return self._tables
-
-    @property
-    def keys(self) -> list[dict[str, str | None]]:
-        """Return, for each file, the columns that are names of its folders, and its value in each."""
-        return [self._keys(path) for path in self.files]
+        return all(table.is_plain and table.types().items() <= self._types.items() for table in self.parts)
 
     @cached_property
-    def _tables(self) -> list[Table]:
-        kinds = {ending(path) for path in self.files}
-        odd = next((path for path in self.files if not ending(path)), None)
-        if odd is not None or len(self.files) > MOST_FILES or not self.files:
-            problem = "holds no file of rows" if not self.files else f"holds more than {MOST_FILES} files"
-            problem = problem if odd is None else f"{odd.name}: must end in {SAID}"
-            raise DataError(f"data={self.name}: {problem}")
-        if len(set(map(form_ending, self.files))) > 1:
-            raise DataError(f"data={self.name}: its files are of several forms: {', '.join(sorted(kinds))}")
-        return [open_file(path, self.form) for path in self.files]
-
-    def _keys(self, path: Path) -> dict[str, str | None]:
-        """Return the partition that a file lies in."""
-        folders = path.relative_to(self.root).parts[:-1]
-        pairs = (part.split("=", 1) for part in folders if "=" in part)
-        return {name: None if value == HIVE_MISSING else unquote(value) for name, value in pairs}
-
-    @cached_property
-    def _types(self) -> dict[str, pa.DataType | None]:
-        first, keys = self._tables[0].types(), self._keys(self.files[0])
+    def _types(self) -> Types:
+        first, keys = self.parts[0].types(), self.parts[0].keys
         both = sorted(first.keys() & keys.keys())
         if both:
-            raise DataError(f"columns {both}: name a folder of {self.name} and a column of {self.files[0].name}")
+            raise DataError(f"columns {both}: name a folder of {self.name} and a column of {self.parts[0].name}")
         together = dict(first)
-        for path, table in zip(self.files[1:], self._tables[1:], strict=True):
+        for table in self.parts[1:]:
             types = table.types()
-            if self._keys(path).keys() != keys.keys():
-                problem = f"lies in a partition by {sorted(self._keys(path))}, and the first file by {sorted(keys)}"
+            if table.keys.keys() != keys.keys():
+                problem = f"lies in a partition by {sorted(table.keys)}, and the first file by {sorted(keys)}"
             elif types.keys() != first.keys():
                 problem = f"has other columns than the first file: {sorted(types.keys() ^ first.keys())[:10]}"
             else:
@@ -110,44 +109,44 @@ class FolderTable:
                     together = joined
                     continue
                 problem = f"column {odd!r} holds {types[odd]}, and {first[odd]} in the first file"
-            own, other = (file.relative_to(self.root) for file in (path, self.files[0]))
+            own, other = (part.path.relative_to(self.root) for part in (table, self.parts[0]))
             raise DataError(f"data={own}: {problem} ({other}); write all files alike")
         return {**together, **dict.fromkeys(keys)}
 
-    def types(self) -> dict[str, pa.DataType | None]:
+    def types(self) -> Types:
         """Return types that hold exactly what those of all files do; partitions are of no promised type."""
         return dict(self._types)
 
     def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
         """Read file by file."""
-        types = self._types
-        for path, table in zip(self.files, self._tables, strict=True):
-            keys = {name: value for name, value in self._keys(path).items() if name in columns}
-            inside = [name for name in columns if name not in keys]
-            read = inside or [next(name for name in types if name not in self._keys(path))]  # for the number of rows
-            for batch in table.batches(read, {name: kind for name, kind in kinds.items() if name in inside}):
-                arrays = {name: self._in_one_type(path, name, batch[name]) for name in inside}
-                for name, value in keys.items():
+        for part in self.parts:
+            inside = [name for name in columns if name not in part.keys]
+            read = inside or [*part.types()][:1]  # for the number of rows
+            for batch in part.batches(read, {name: kind for name, kind in kinds.items() if name in inside}):
+                arrays = {name: self._in_one_type(part, name, batch[name]) for name in inside}
+                for name in (name for name in columns if name in part.keys):
                     try:
-                        scalar = pa.scalar(value, pa.string()).cast(kinds.get(name, pa.string()))
+                        scalar = pa.scalar(part.keys[name], pa.string()).cast(kinds.get(name, pa.string()))
                     except pa.ArrowInvalid:
-                        raise DataError(f"data={path.relative_to(self.root)}: {name} is no {kinds[name]}") from None
+                        place = part.path.relative_to(self.root)
+                        raise DataError(f"data={place}: {name} is no {kinds[name]}") from None
                     arrays[name] = pa.repeat(scalar, len(batch))
                 yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], list(columns))
 
-    def _in_one_type(self, path: Path, name: str, column: pa.Array) -> pa.Array:
+    def _in_one_type(self, part: FileTable, name: str, column: pa.Array) -> pa.Array:
         kind = self._types[name]
         try:
-            return column if kind in (None, column.type) else column.cast(kind)
+            alike = len(self.parts) == 1 or kind in (None, column.type)  # one file may give its texts as codes
+            return column if alike else column.cast(kind)
         except pa.ArrowInvalid:
             raise DataError(
-                f"data={path.relative_to(self.root)}: column {name!r} holds a {column.type} that no {kind}, as other "
-                "files have it, holds exactly; write all files alike"
+                f"data={part.path.relative_to(self.root)}: column {name!r} holds a {column.type} that no {kind}, as "
+                "other files have it, holds exactly; write all files alike"
             ) from None
 
     def most_rows(self) -> int:
         """Return the sum over all files."""
-        return sum(table.most_rows() for table in self._tables)
+        return sum(table.most_rows() for table in self.parts)
 
 
 def _holds_both(one: pa.DataType | None, other: pa.DataType | None) -> pa.DataType | None:

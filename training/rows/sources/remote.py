@@ -33,7 +33,7 @@ from accountant.errors import DataError, WrongState
 from dpserve_verify.errors import InputError, LedgerUnavailable
 from dpserve_verify.system.files import holding, open_directory
 from training.rows.packed.working import FETCHED
-from training.rows.sources.folders import MOST_FILES, FolderTable
+from training.rows.sources.folders import MOST_FILES, open_files
 
 FORMS = "must be like s3://bucket/folder, gs://bucket/folder, abfs://container@account.dfs.core.windows.net/folder or "
 FORMS += "file:///folder; a pattern like s3://bucket/folder/*.parquet"
@@ -85,7 +85,7 @@ def fetch_rows(data: str, folder: Path, environment: Mapping[str, str] = os.envi
         pieces, root = _list_pieces(system, path, data)
         target = place / "rows" / (Path(root).name or "rows")
         files = tuple(target / piece.name if piece.name else target for piece in pieces)
-        FolderTable(data, target.parent, files).check()  # before anything is fetched
+        open_files(data, target.parent, files)  # before anything is fetched
         _fetch(system, pieces, files, place, data)
         if _list_pieces(system, path, data)[0] != pieces:
             raise DataError(f"data={data}: objects changed, came or went while they were read; {KEPT}")

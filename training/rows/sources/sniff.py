@@ -9,22 +9,23 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 from typing import cast
 
 from models.features.csv_lines import CsvLines, OtherDelimiter, said_delimiter
 from models.features.written import Delimiter, Form
 from training.rows.sources.encoding import list_readings
-from training.rows.sources.files import CsvTable
+from training.rows.sources.text_bytes import open_bytes
 
 FIRST_LINES = 5
 
 
-def form_of(table: CsvTable) -> Form:
+def form_of(path: Path) -> Form:
     """Return the encoding and the delimiter that a file seems to have: by its first bytes, by what decodes, and by the
     mark that cuts its first row into the most cells.
     """
-    encoding = list_readings(table)[0].encoding
-    text = _beginning(table, Form(encoding=encoding))
+    encoding = list_readings(path)[0].encoding
+    text = read_beginning(path, Form(encoding=encoding))
     first, *more = _cut_lines(text)
     marks: tuple[Delimiter, ...] = (",", ";", "\t", "|")
     cells = {mark: len(next(_first_rows(text, mark), ())) for mark in marks}
@@ -45,15 +46,16 @@ def _first_rows(text: str, delimiter: Delimiter) -> Iterator[list[str]]:
         yield from CsvLines(io.StringIO(text, newline=""), Form(delimiter))
 
 
-def first_lines(table: CsvTable, form: Form) -> list[str]:
+def first_lines(path: Path, form: Form) -> list[str]:
     """Return the first lines of a file, at least one."""
-    return _cut_lines(_beginning(table, form))
+    return _cut_lines(read_beginning(path, form))
 
 
 def _cut_lines(text: str) -> list[str]:
     return re.split(r"\r\n|\r|\n", text, maxsplit=FIRST_LINES)[:FIRST_LINES]
 
 
-def _beginning(table: CsvTable, form: Form) -> str:
-    with table.raw() as file:
-        return codecs.getincrementaldecoder(form.codec)("replace").decode(file.read(1 << 20))
+def read_beginning(path: Path, form: Form, errors: str = "replace") -> str:
+    """Read a mebibyte; `errors`: what becomes of bytes that are none of its encoding."""
+    with open_bytes(path) as file:
+        return codecs.getincrementaldecoder(form.codec)(errors).decode(file.read(1 << 20))

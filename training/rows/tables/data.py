@@ -8,8 +8,9 @@ the column and the place in the file, never a value.
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,20 +39,10 @@ from training.rows.packed.cells import Cells, Span, declared_ranges, grid_of
 from training.rows.partitions.partition import TARGET_GRID
 from training.rows.partitions.rows import Rows, order_by_weight
 from training.rows.people.people import missing_texts
-from training.rows.sources.cell_tables import CellTable
 from training.rows.sources.cells import misfit_error, read_as_written
-from training.rows.sources.encoding import is_utf8
-from training.rows.sources.files import (
-    BATCH_ROWS,
-    CsvTable,
-    Kinds,
-    OtherNumbers,
-    Table,
-    ending,
-    no_such_file,
-    unused_keys,
-)  # fmt: skip
-from training.rows.sources.folders import FolderTable, open_table
+from training.rows.sources.files import ending, no_such_file
+from training.rows.sources.folders import Table, open_table
+from training.rows.sources.tables import BATCH_ROWS, Kinds, OtherNumbers
 from training.rows.tables.column_counts import ColumnCount
 from training.rows.tables.remedies import Remedy, describe_remedies, write_anew
 
@@ -71,7 +62,7 @@ def bin_dtype(features: Sequence[Feature]) -> type[np.uint8] | type[np.uint16]:
 
 
 def read_batches(
-    data: Path | Table, schema: Schema, also: Sequence[str] = (), unit: str | None = None
+    data: Path, schema: Schema, also: Sequence[str] = (), unit: str | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Read batches with the schema's columns (and `also`), each read as the schema says that it is written, after
     checking names: the column of the `unit` is the one that the schema need not speak of. DataError on anything else.
@@ -83,7 +74,7 @@ def read_batches(
     ]
     texts = dict.fromkeys(schema.target_names, pa.string()) | dict.fromkeys(also, pa.binary())  # ids: in any encoding
     with reading(data):
-        table = open_table(data, schema.form) if isinstance(data, Path) else data
+        table = open_table(data, schema.form)
         types = table.types()
         absent = {*wanted} - types.keys()
         if absent and None in types.values():  # then the first line may be a row: nothing of it is repeated
@@ -109,7 +100,8 @@ def written_batches(
     numbers = {column.name for column in features if isinstance(column, NumericFeature)} - special.keys()
     kinds = {**kinds, **{name: pa.float64() if name in numbers else pa.string() for name in plain}}
     start = 0
-    spell_numbers(table, {name for name, form in forms.items() if form.decimal == ","})
+    commas = {name for name, form in forms.items() if form.decimal == ","}
+    table = replace(table, parts=[part.spelling(commas) for part in table.parts])
     while True:
         skip = start
         try:
@@ -126,13 +118,6 @@ def written_batches(
             special[error.column], kinds[error.column] = plain[error.column], pa.string()
 
 
-def spell_numbers(table: Table, commas: Collection[str]) -> None:
-    """Say of which columns numbers are written with a comma, where a workbook's column has numbers beside texts."""
-    for part in table.parts if isinstance(table, FolderTable) else [table]:
-        if isinstance(part, CellTable):
-            part.spell(commas)
-
-
 def require_used(data: Path, form: Form) -> dict[str, pa.DataType | None]:
     """Return names and types of the columns. DataError where `format` says what files of this kind have not: it would
     be passed over.
@@ -140,10 +125,10 @@ def require_used(data: Path, form: Form) -> dict[str, pa.DataType | None]:
     with reading(data):
         table = open_table(data, form)
         types = table.types()
-    for part in table.files if isinstance(table, FolderTable) else [data]:
-        if unused := unused_keys(part, form):
+    for part in table.parts:
+        if unused := part.unused_keys():
             keys, remedy = ", ".join(f"`{key}`" for key in unused), {"place": "format", "leave_out": True}
-            said = f"{keys} under `format` is of other kinds of files than {ending(part)}, and would not be used"
+            said = f"{keys} under `format` is of other kinds of files than {ending(part.path)}, and would not be used"
             remedies = [{**remedy, "say": dict.fromkeys(unused, "")}]
             raise DataError(f"data={data.name}: {said}; leave it out of the schema", remedies=remedies)
     return types
@@ -152,29 +137,27 @@ def require_used(data: Path, form: Form) -> dict[str, pa.DataType | None]:
 def require_declared_encoding(data: Path, form: Form) -> None:
     """Raise DataError where a .csv is UTF-8 and declared to be another encoding, which would read other letters."""
     with reading(data):
-        table = open_table(data, form)
-        for part in table.parts if isinstance(table, FolderTable) else [table]:
-            if isinstance(part, CsvTable) and form.encoding != "utf-8" and is_utf8(part):
-                name = form.encoding.upper()
-                raise DataError(f"data={data.name}: text that is not {name}; say `encoding: utf-8` under `format`")
+        if any(part.is_utf8_after_all() for part in open_table(data, form).parts):
+            name = form.encoding.upper()
+            raise DataError(f"data={data.name}: text that is not {name}; say `encoding: utf-8` under `format`")
 
 
 @contextmanager
-def reading(data: Path | Table) -> Iterator[None]:
+def reading(data: Path) -> Iterator[None]:
     """Turn what a reader raises into a DataError that names the file, and quotes nothing of it."""
     try:
         yield
     except FileNotFoundError:
         raise DataError(no_such_file(str(data))) from None
     except (pa.ArrowException, OSError, UnicodeError, csv.Error) as error:
-        kind = (ending(data) if isinstance(data, Path) else "").lstrip(".") or "rows"
+        kind = ending(data).lstrip(".") or "rows"
         raise DataError(f"data={data.name}: cannot be read as {kind} with this schema: {public_part(error)}") from None
 
 
-def most_rows(data: Path | Table, form: Form = PLAIN) -> int:
+def most_rows(data: Path, form: Form = PLAIN) -> int:
     """Return as many rows as there are, or, of a .csv, may be: the ends of its lines."""
     with reading(data):
-        return (open_table(data, form) if isinstance(data, Path) else data).most_rows()
+        return open_table(data, form).most_rows()
 
 
 def check_names(names: Sequence[str], schema: Schema, also: Sequence[str] = ()) -> None:

@@ -13,7 +13,8 @@ from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import csv, dataset, ipc
+import pyarrow.compute as pc
+from pyarrow import dataset, ipc
 
 from accountant.errors import DataError
 from accountant.system.processors import processors
@@ -23,8 +24,8 @@ from models.features.written import Form
 from training.rows.packed.working import working_folder
 from training.rows.sources import remote
 from training.rows.sources.catalogs import Check, DuckCatalog, nothing
-from training.rows.sources.files import ARROW, BATCH_ROWS, CsvTable, ending
-from training.rows.sources.folders import FolderTable, open_table
+from training.rows.sources.folders import open_table
+from training.rows.sources.tables import BATCH_ROWS
 from training.rows.tables.data import reading
 
 BEGINNING, ROWS = "duckdb:", "rows"  # what the files' rows are called in a query
@@ -85,7 +86,7 @@ def _run_query(
             with duckdb.connect(str(source) if native else ":memory:", read_only=native, config=settings) as connection:
                 if not native:
                     with reading(source):
-                        connection.register(ROWS, _dataset(source, form))
+                        connection.register(ROWS, _dataset(source, form, place / "rows.arrow"))
                 connection.execute("set lock_configuration = true")
                 check(DuckCatalog(connection, native))
                 _copy(duckdb, connection, statement, path)
@@ -111,36 +112,30 @@ def _copy(duckdb: ModuleType, connection: Any, query: str, path: Path) -> None:
             writer.write_batch(batch)
 
 
-def _dataset(source: Path, form: Form) -> dataset.Dataset:
+def _dataset(source: Path, form: Form, place: Path) -> dataset.Dataset:
     """Return the files as DuckDB scans them, as often as a query says so: Hive partitions are texts, and so is every
-    cell of a .csv, in which nothing is guessed. DataError where one differs from the first.
+    cell of a .csv, in which nothing is guessed. What it would read otherwise than a registration is written to `place`
+    as that reads it. DataError where one file differs from the first.
     """
     table = open_table(source, form)
-    kinds, keys = table.types(), [*table.keys[0]] if isinstance(table, FolderTable) and table.keys else []
+    kinds, keys = table.types(), [*table.parts[0].keys]
     schema = pa.schema([(name, kind or pa.string()) for name, kind in kinds.items()])
-    files = table.files if isinstance(table, FolderTable) else (source,)
-    suffix = ending(files[0])
-    kind: Any = "parquet" if suffix == ".parquet" else "ipc"
-    tables = table.parts if isinstance(table, FolderTable) else [table]
     if not table.is_plain:
-        texts = {field.name: field.type for field in schema}
-        return dataset.dataset(pa.Table.from_batches(table.batches([*kinds], texts), schema))
-    if suffix not in (".parquet", *ARROW):
-        for part in tables:
-            assert isinstance(part, CsvTable)
-            part.require_quotes_closed()
-        kind = dataset.CsvFileFormat(
-            csv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True),
-            read_options=csv.ReadOptions(encoding=form.encoding),
-            convert_options=csv.ConvertOptions(
-                column_types={field.name: field.type for field in schema}, null_values=NULLS, strings_can_be_null=True
-            ),
-        )
+        texts, empty = {name: pa.string() for name, kind in kinds.items() if kind is None}, pa.array(NULLS)
+        plain = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in schema.types]
+        schema = pa.schema([*zip(schema.names, plain, strict=True)])
+        with place.open("xb", buffering=0) as file, ipc.new_file(file, schema) as writer:
+            for batch in table.batches([*kinds], texts):
+                columns = [
+                    pc.if_else(pc.is_in(batch[name], empty), None, batch[name]) if name in texts else batch[name]
+                    for name in kinds
+                ]
+                cast = [column.cast(kind) for column, kind in zip(columns, plain, strict=True)]
+                writer.write_batch(pa.RecordBatch.from_arrays(cast, schema=schema))
+        return dataset.dataset(str(place), schema, "ipc")
     parts = dataset.partitioning(pa.schema([schema.field(name) for name in keys]), flavor="hive") if keys else None
-    root = str(table.root) if isinstance(table, FolderTable) else None
-    return dataset.dataset(
-        [str(file) for file in files], schema, kind, partitioning=parts, partition_base_dir=root if keys else None
-    )
+    files, root = [str(part.path) for part in table.parts], str(table.root) if keys else None
+    return dataset.dataset(files, schema, table.parts[0].scanned_as, partitioning=parts, partition_base_dir=root)
 
 
 def _driver() -> ModuleType:

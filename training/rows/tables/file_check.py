@@ -7,14 +7,13 @@ found is told in kind, a date for instance, and never as it stands.
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -25,22 +24,19 @@ import pyarrow.compute as pc
 from accountant.errors import DataError
 from dpserve_verify.errors import InputError
 from models.features.column_law import Misfit, is_text, plain_column, read_numbers
-from models.features.csv_lines import said_delimiter
 from models.features.features import Feature
 from models.features.written import DELIMITERS, LONGEST_WORD
 from training.rows.schema.schema import Schema, Target
-from training.rows.sources.cell_tables import CellTable, split_sheet
-from training.rows.sources.encoding import can_decode, is_utf8, lines_beside_utf8
-from training.rows.sources.files import CsvTable, Table, no_such_file
-from training.rows.sources.folders import FolderTable, open_table
-from training.rows.sources.sniff import first_lines, form_of
+from training.rows.sources.cell_tables import split_sheet
+from training.rows.sources.files import no_such_file
+from training.rows.sources.folders import open_table
+from training.rows.sources.tables import FileTable
 from training.rows.tables.cell_tests import NO_CLASS, NOTHING, OF_ANSWERS, CellTests, Remedies, of_type
 from training.rows.tables.column_counts import PARTS, TRIM, ColumnCount, counts_of, find_misfit
-from training.rows.tables.data import read_classes, read_codes, spell_numbers, weight_faults
+from training.rows.tables.data import read_classes, read_codes, weight_faults
 from training.rows.tables.nobody_rows import DELETE, describe_nobody
 from training.rows.tables.remedies import Remedy, Unsaid, describe_remedies, remedies_from_json, write_anew
 
-CHUNK = 1 << 13  # lines of a .csv that are looked at together
 SEEN = 200  # cells of a batch that a remedy must leave as they are
 FIRST = 5  # rows that are named of one problem
 _UNSAYABLE = re.compile(r"^\d|\*$")  # a text that cannot be said under `skip_rows`
@@ -188,17 +184,20 @@ def find_problems(schema: Schema, path: Path, most: int | None = None) -> FileCh
     look = _Look(schema)
     try:
         table = open_table(path, schema.form)
-        is_folder = isinstance(table, FolderTable)
-        for part, keys in (
-            zip(table.parts, table.keys, strict=True) if isinstance(table, FolderTable) else [(table, {})]
-        ):
-            look.where = f" (in {part.name})" if is_folder else ""
-            part, look.has_floats = _below_titles(schema, part, look.note), isinstance(part, CellTable)
-            names, batches = (_csv_batches if isinstance(part, CsvTable) else _typed_batches)(part, schema, look.note)
-            _compare(schema, {*names, *keys}, look.note)
-            for rows, columns in batches:
-                of_keys = {name: pa.repeat(pa.scalar(key, pa.string()), len(rows)) for name, key in keys.items()}
-                look.at({**dict(zip(names, columns, strict=True)), **of_keys}, rows)
+        for part in table.parts:
+            look.where = "" if part.name == table.name else f" (in {part.name})"
+            look.has_floats = part.has_floats
+            part = _as_it_seems(schema, part, look.note)
+            names = [*part.types()]
+            part = part.spelling({name for name in names if schema.written_as(name).decimal == ","})
+            _compare(schema, {*names, *part.keys}, look.note)
+            for placed in part.placed([*filter(schema.ignores, names)]):
+                for row, cells in placed.odd.items():
+                    nobody = describe_nobody(dict(zip_longest(names, cells[: len(names)], fillvalue="")))
+                    look.note("", *(nobody or ("a row with more or fewer cells than the first one", QUOTE)), row)
+                rows = len(placed.places)
+                keys = {name: pa.repeat(pa.scalar(key, pa.string()), rows) for name, key in part.keys.items()}
+                look.at({**placed.columns, **keys}, placed.places)
                 if most is not None and len(look.problems) >= most:
                     look.explain()
                     return FileCheck([*look.problems.values()], look.counts, schema.records)
@@ -383,16 +382,24 @@ def explained(error: DataError, schema: Schema, path: Path) -> DataError:
     return DataError(str(problems[0]) if own else f"{error.message}. {problems[0]}", **details)
 
 
-def _below_titles(schema: Schema, table: Table, note: Callable[..., None]) -> Table:
-    """Return the table from the row on that has the names of the schema's columns, and note how many stand above it."""
-    wanted = {*(feature.name for feature in schema.stored), *schema.target_names}
-    if not isinstance(table, CellTable | CsvTable) or (skip := table.row_of_names(wanted)) in (None, schema.form.skip):
-        return table
-    if schema.form.columns:
-        return table
-    said = Remedy({"skip": skip}, "format", leave_out=not skip)
-    note("", f"names of the columns in row {skip + 1}", (said,))
-    return replace(table, form=replace(schema.form, skip=skip))
+def _as_it_seems(schema: Schema, part: FileTable, note: Callable[..., None]) -> FileTable:
+    """Return a file as it seems to be written, and note what of that the schema declares otherwise."""
+    form, seems = part.form, part.fitting_form({*(feature.name for feature in schema.stored), *schema.target_names})
+    if seems.skip != form.skip and seems.columns == form.columns:
+        said = Remedy({"skip": seems.skip}, "format", leave_out=not seems.skip)
+        note("", f"names of the columns in row {seems.skip + 1}", (said,))
+    for line in part.lines_of_another_encoding() if seems.encoding == form.encoding else ():
+        note("", "letters that are not UTF-8, as those of the other rows are", IN_UTF8, line)
+    if seems.encoding != form.encoding:
+        found = f"text that is not {form.encoding.upper()} (read here as {seems.encoding})"
+        note("", found, (Remedy({"encoding": seems.encoding}, "format"),))
+    if seems.mark != form.mark:
+        said = Remedy({"delimiter": DELIMITERS[seems.delimiter]}, "format")
+        note("", f"columns parted by {seems.delimiter!r}", (said,))
+    if seems.columns != form.columns:
+        said = Remedy({"columns": [*seems.columns], "skip": seems.skip}, "format")
+        note("", "rows of which each has one cell more than there are names", (said, *NAME_ALL))
+    return part if seems == form else replace(part, form=seems)
 
 
 def _compare(schema: Schema, names: set[str], note: Callable[..., None]) -> None:
@@ -408,92 +415,3 @@ def _compare(schema: Schema, names: set[str], note: Callable[..., None]) -> None
     for name in sorted(name for name in names - wanted if not schema.ignores(name)):
         note(name, "a column that the schema does not speak of", NEW_COLUMN)
     return None
-
-
-Batches = Iterator[tuple[Sequence[int], Sequence[pa.Array]]]  # each row's place as a spreadsheet counts; its columns
-
-
-def _csv_batches(table: Table, schema: Schema, note: Callable[..., None]) -> tuple[list[str], Batches]:
-    """Cut a .csv into cells line by line, which goes on where the reader of registrations ends."""
-    assert isinstance(table, CsvTable)
-    seems, form = form_of(table), table.form
-    is_wide = seems.encoding.startswith("utf-16") and seems.encoding != form.encoding
-    if form.encoding == "utf-8" and not is_wide and (others := lines_beside_utf8(table)):
-        for line in others:
-            note("", "letters that are not UTF-8, as those of the other rows are", IN_UTF8, line)
-    elif is_wide or (form.encoding != "utf-8" and is_utf8(table)) or not can_decode(table, form.encoding):
-        note("", f"text that is not {form.encoding.upper()} (read here as {seems.encoding})",
-             (Remedy({"encoding": seems.encoding}, "format"),))  # fmt: skip
-        form = replace(form, encoding=seems.encoding)
-    first = [*first_lines(table, form), *[""] * form.skip][form.skip]
-    if seems.mark != form.mark and (said_delimiter(first) or form.mark not in first):
-        note("", f"columns parted by {seems.delimiter!r}",
-             (Remedy({"delimiter": DELIMITERS[seems.delimiter]}, "format"),))  # fmt: skip
-        form = replace(form, delimiter=seems.delimiter)
-    text = io.TextIOWrapper(table.raw(), form.codec, "replace", "")
-    cut_table = CsvTable(table.path, form)
-    cut = cut_table.lines(text)
-    at = cut.skipped + (1 if form.columns else 2)  # where the first row stands
-    names, before = cut_table.names, cut.header()[1]
-    numbered = ((row, cells) for row, cells in enumerate(cut, at) if cells)  # an empty line is no row
-
-    def read_chunk() -> list[tuple[int, list[str]]]:
-        with cut_table.reading_quotes():
-            return [*islice(numbered, CHUNK)]
-
-    first_chunk: list[tuple[int, list[str]]] = []
-    failure: DataError | None = None
-    try:
-        first_chunk = read_chunk()
-    except DataError as error:  # told after what is wrong with the names
-        failure = error
-    if named := _name_more(names, [cells for _, cells in first_chunk]):
-        remedy = Remedy({"columns": named, "skip": before}, "format")
-        note("", "rows of which each has one cell more than there are names", (remedy, *NAME_ALL))
-        names = named
-
-    def batches() -> Batches:
-        chunk = first_chunk
-        with text:
-            if failure is not None:
-                raise failure
-            while chunk:
-                whole = [(row, cells) for row, cells in chunk if len(cells) == len(names)]
-                for row, cells in chunk:
-                    if len(cells) != len(names):
-                        nobody = describe_nobody(dict(zip_longest(names, cells[: len(names)], fillvalue="")))
-                        note("", *(nobody or ("a row with more or fewer cells than the first one", QUOTE)), row)
-                if whole:
-                    columns = zip(*(cells for _, cells in whole), strict=True)
-                    yield [row for row, _ in whole], [pa.array(cells, pa.large_string()) for cells in columns]
-                chunk = read_chunk()
-
-    return names, batches()
-
-
-def _name_more(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str] | None:
-    """Name the columns of rows that all have one cell more than the header: without a name is the last one where it is
-    empty, else the first one, as R writes row names. None where they have not.
-    """
-    if len(rows) < 2 or any(len(cells) != len(names) + 1 for cells in rows):
-        return None
-    more = [f"column {len(names) + 1}"] if not any(cells[-1] for cells in rows) else []
-    return [*([] if more else ["column 0"]), *names, *more]
-
-
-def _typed_batches(table: Table, schema: Schema, note: Callable[..., None]) -> tuple[list[str], Batches]:
-    types = table.types()
-    names = [*types]
-    spell_numbers(table, {name for name in names if schema.written_as(name).decimal == ","})
-
-    def batches() -> Batches:
-        at, read = 0, table.batches(names, {})
-        if isinstance(table, CellTable):  # what stands in a column that is ignored tells whose a row is
-            table.require_computed([name for name in names if not schema.ignores(name)])
-            read = table.batches_as_they_are(names)
-        for batch in read:
-            places = range(at + 2, at + 2 + len(batch))
-            yield table.places[at : at + len(batch)] if isinstance(table, CellTable) else places, batch.columns
-            at += len(batch)
-
-    return names, batches()

@@ -26,7 +26,6 @@ from models.features.table_format import USUAL_FORMAT, TableFormat
 from models.features.written import PLAIN, Form
 from models.parts.answers import ClassLabel
 from training.rows.sources.cells import typed_column
-from training.rows.sources.files import Table
 from training.rows.sources.folders import open_table
 from training.rows.tables.data import raw_values, reading, written_batches
 
@@ -79,10 +78,10 @@ def file_batches(path: Path, features: Sequence[Feature], form: Declared = None)
         yield from written_batches(table, features, form, names, {})
 
 
-def column_types(data: Path | Table, form: Form = PLAIN) -> dict[str, pa.DataType | None]:
+def column_types(data: Path, form: Form = PLAIN) -> dict[str, pa.DataType | None]:
     """Return names and types of the columns, from the files' own heads: a .csv says no types (None)."""
     with reading(data):
-        return (open_table(data, form) if isinstance(data, Path) else data).types()
+        return open_table(data, form).types()
 
 
 # Labels or values (n,), probabilities (n, classes), and notes, and ends of intervals (n, 2), where they are wanted.
