@@ -204,3 +204,14 @@ def test_a_row_of_another_encoding_is_named_and_the_others_keep_theirs(tmp_path)
     rows[8] = "Köln,no".encode()
     (tmp_path / "rows.csv").write_bytes(b"\n".join([b"a,y", *rows, b""]))
     assert check_file(schema, tmp_path / "rows.csv").problems == []
+
+
+def test_rows_that_are_not_in_the_declared_encoding_of_the_others_are_named(tmp_path):
+    rows = "".join(f"{at},{word}\n" for at, word in enumerate(["no", "yes"] * 20))
+    path, schema = tmp_path / "rows.csv", {"target": {"name": "y", "classes": ["no", "yes"]}, "records": 40}
+    path.write_bytes(f"a,y\n{rows}".encode("utf-16").replace("7".encode("utf-16-le"), b"\x00\xd8", 1))
+    schema |= {"features": {"a": {"type": "numeric", "range": [0, 40]}}, "format": {"encoding": "utf-16"}}
+    problem, *others = check_file(parse_schema(yaml.safe_dump(schema).encode()), path).problems
+    assert (problem.found, problem.rows) == ("letters that are not UTF-16, as those of the other rows are", [9])
+    assert problem.remedy == "write these rows in UTF-16 as well"  # and not to say what is said
+    assert all("encoding" not in remedy.say for each in others for remedy in each.remedies)

@@ -147,7 +147,7 @@ class CsvTable(FileTable):
         """
         seems, form = form_of(self.path), replace(self.form, skip=self._row_of_names(wanted))
         is_wide = seems.encoding.startswith("utf-16") and seems.encoding != form.encoding
-        spoilt = [] if is_wide else self.lines_of_another_encoding()
+        spoilt = form.encoding == "utf-8" and not is_wide and self.lines_of_another_encoding()
         if is_wide or self.is_utf8_after_all() or not (spoilt or can_decode(self.path, form.encoding)):
             form = replace(form, encoding=seems.encoding)
         first = [*first_lines(self.path, form), *[""] * form.skip][form.skip]
@@ -172,8 +172,12 @@ class CsvTable(FileTable):
         return self.form.skip
 
     def lines_of_another_encoding(self) -> list[int]:
-        """Return which lines of a file of UTF-8 are not."""
-        return lines_beside_utf8(self.path) if self.form.encoding == "utf-8" else []
+        """Return which lines of a file, most of which can be read in its encoding, cannot."""
+        if self.form.encoding == "utf-8":
+            return lines_beside_utf8(self.path)
+        with io.TextIOWrapper(open_bytes(self.path), self.form.codec, "replace") as text:
+            lines = [at for at, line in enumerate(text, 1) if "\ufffd" in line]
+        return [] if not lines or can_decode(self.path, self.form.encoding) else lines
 
     def is_utf8_after_all(self) -> bool:
         """Return whether it is UTF-8 and declared to be another encoding."""

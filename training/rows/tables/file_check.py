@@ -44,7 +44,6 @@ ABOUT = 1.5  # times as many or as few rows as declared are still about as many
 NEW_COLUMN = (Remedy({"ignore": [Unsaid.COLUMN]}, "schema"), *write_anew("declare it under `features`"))
 ONE_MARK = write_anew("write it with commas, semicolons, tabs or | between cells")
 NAME_ALL = write_anew("name each column in the first row")
-IN_UTF8 = write_anew("write these rows in UTF-8 as well")
 QUOTE = write_anew("quote texts that hold the mark between columns")
 
 
@@ -389,7 +388,8 @@ def _as_it_seems(schema: Schema, part: FileTable, note: Callable[..., None]) -> 
         said = Remedy({"skip": seems.skip}, "format", leave_out=not seems.skip)
         note("", f"names of the columns in row {seems.skip + 1}", (said,))
     for line in part.lines_of_another_encoding() if seems.encoding == form.encoding else ():
-        note("", "letters that are not UTF-8, as those of the other rows are", IN_UTF8, line)
+        alike = write_anew(f"write these rows in {form.encoding.upper()} as well")
+        note("", f"letters that are not {form.encoding.upper()}, as those of the other rows are", alike, line)
     if seems.encoding != form.encoding:
         found = f"text that is not {form.encoding.upper()} (read here as {seems.encoding})"
         note("", found, (Remedy({"encoding": seems.encoding}, "format"),))
