@@ -111,10 +111,14 @@ class Form:
     def is_nobody(self, cells: Iterable[str]) -> bool:
         """Return whether a row is nobody's, by the first text that stands in it."""
         first = next((text for cell in cells if (text := cell.strip())), "")
-        return any(
-            first.startswith(said[:-1]) if said.endswith("*") else first == said
-            for said in map(str.strip, self.skip_rows)
-        )
+        return first in self._nobodies[0] or first.startswith(self._nobodies[1])
+
+    @cached_property
+    def _nobodies(self) -> tuple[frozenset[str], tuple[str, ...]]:
+        """Return the texts that begin such rows as they stand, and what begins the others."""
+        said = [text.strip() for text in self.skip_rows]
+        begun = tuple(text[:-1] for text in said if text.endswith("*"))
+        return frozenset(text for text in said if not text.endswith("*")), begun
 
     @property
     def mark(self) -> str:

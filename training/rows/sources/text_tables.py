@@ -199,9 +199,9 @@ class CsvTable(FileTable):
                     rows = dict(islice(numbered, CHUNK))
                 if not rows:
                     return
-                whole = {row: cells for row, cells in rows.items() if len(cells) == len(names)}
+                odd = {row: cells for row, cells in rows.items() if len(cells) != len(names)}
+                whole = rows if not odd else {row: cells for row, cells in rows.items() if row not in odd}
                 columns = [pa.array(cells, pa.string()) for cells in zip(*whole.values(), strict=True)]
-                odd = {row: cells for row, cells in rows.items() if row not in whole}
                 yield Placed([*whole], dict(zip(names, columns, strict=False)), odd)
 
     @cached_property
