@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -165,6 +165,17 @@ CORE: Nodes = {
         },
     ),
 }
+PEOPLE: Mapping[str, Sequence[str]] = {  # who needs which
+    "To begin": ("init", "login", "logout", "config"),
+    "The data steward": ("dataset", "schema", "grant", "charge"),
+    "The data scientist": (
+        "plan", "train", "tune", "evaluate", "profile", "query", "synthesize", "job", "schedule", "learner",
+    ),
+    "Released models": ("model", "predict"),
+    "The operator": ("serve", "worker", "backup", "restore", "migrate", "token", "key"),
+    "The auditor": ("verify", "ledger", "auditor"),
+}  # fmt: skip
+OWNERS = "Owners and institutions"
 TREE: Nodes = WithExtensions[Leaf | Branch](CORE, "commands", before="model")
 
 
@@ -173,6 +184,12 @@ class Root(LazyGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(TREE, **attributes)
+
+    def panels(self, ctx: Any) -> Mapping[str, Sequence[str]]:
+        """Return the commands by the person who needs them; what an extension brings to the last."""
+        names = self.list_commands(ctx)
+        others = [name for name in names if name not in CORE]
+        return {**PEOPLE, **({OWNERS: others} if others else {})}
 
 
 READS_FILES = ("dataset", "schema", "predict", "verify")  # of others, maybe: none takes more than half of a machine

@@ -7,7 +7,7 @@ that trains or serves.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import cleandoc, signature
@@ -99,6 +99,20 @@ class LazyGroup(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the commands' names, in order."""
         return list(self._nodes)
+
+    def panels(self, ctx: Any) -> Mapping[str, Sequence[str]]:
+        """Return the commands' names under the titles that a list has."""
+        return {"Commands": self.list_commands(ctx)}
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands, each with the first sentence of its summary."""
+        width = max(map(len, self._nodes))
+        for title, names in self.panels(ctx).items():
+            texts = [self._nodes[name].summary.replace("\n", " ").partition(". ")[0] for name in names]
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(f"{name:<{width}}", text.rstrip(".")) for name, text in zip(names, texts, strict=True)]
+                )
 
     def get_command(self, ctx: Any, cmd_name: str) -> Command | None:
         """Return, for a list, a command with its name and summary alone. InputError where an extension that is not

@@ -27,7 +27,7 @@ from accountant.home import Home
 from dpserve_verify.certificates.bundle import FILES
 from models.store.loading import load_verified
 from serving.cli import terminal
-from serving.cli.app import TREE, app, run
+from serving.cli.app import CORE, OWNERS, PEOPLE, TREE, app, run
 from serving.cli.requests import key_values
 from serving.cli.tree import Branch
 from serving.process.tokens import digest, good_bearers
@@ -727,6 +727,18 @@ def test_light_commands_stay_light(home):
         command = [sys.executable, "-c", look]
         done = subprocess.run(command, cwd=ROOT, env=environment(home), capture_output=True, text=True)
         assert done.stdout.splitlines()[-1] == "set()", (words, done.stdout[-200:], done.stderr)
+
+
+def test_a_list_is_of_whole_sentences_by_the_person_who_needs_them(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert sorted(name for names in PEOPLE.values() for name in names) == sorted(CORE)
+    for words in ([], *([name] for name in TREE if isinstance(TREE[name], Branch))):
+        assert run([*words, "--help"]) == 0
+        shown = capsys.readouterr().out.partition("\n")[2]  # below "Usage"
+        assert not [line for line in shown.splitlines() if len(line) > 80 or line.endswith("...")]
+        if not words:
+            titles = [line for line in shown.splitlines() if line.endswith(":") and not line.startswith(" ")]
+            assert titles == ["Options:", *(f"{title}:" for title in (*PEOPLE, OWNERS))]
 
 
 def test_a_list_says_of_a_command_what_its_help_says():
