@@ -50,7 +50,8 @@ class ModelStore:
     """root/<name>/<version>/ holds a bundle; versions count 1, 2, ...; root/<name>/champion holds a version's number,
     and until one was promoted is not there; root/<name>/<version>.retired says that this one is not served.
 
-    Any number of processes may add and read. A folder named by a version is whole; all else is passed over.
+    Any number of processes may add and read. A folder named by a version is whole; all else is passed over. After each
+    change the root's time is set anew, so that one look at it tells whether any name has to be looked at.
     """
 
     def __init__(self, root: Path) -> None:
@@ -62,24 +63,29 @@ class ModelStore:
         home.mkdir(parents=True, exist_ok=True)
         sync_directory(self.root)
         with _staged(home, bundle) as staged:
-            return self._number(home, staged)
+            version = self._number(home, staged)
+        os.utime(self.root)
+        return version
 
     def promote(self, name: str, version: int) -> None:
         """Point `name@champion` at a version that exists, in one step."""
         home = self._version(name, str(version)).parent
         replace_file(home / CHAMPION, f"{version}\n".encode("ascii"), PRIVATE)
+        os.utime(self.root)
 
     def retire(self, name: str, version: int) -> None:
         """Keep a version that exists, and serve it no more."""
         home = self._version(name, str(version)).parent
         (home / f"{version}{RETIRED}").touch()
         sync_directory(home)
+        os.utime(self.root)
 
     def restore(self, name: str, version: int) -> None:
         """Reverse `retire`."""
         home = self._version(name, str(version)).parent
         (home / f"{version}{RETIRED}").unlink(missing_ok=True)
         sync_directory(home)
+        os.utime(self.root)
 
     def retired(self, name: str) -> list[int]:
         """Return the versions that are kept and not served, ascending."""

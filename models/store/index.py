@@ -1,5 +1,5 @@
-"""What lies in a store, told cheaply and often: a thousand names cost a thousand looks at a folder's times, not a
-reading of each.
+"""What lies in a store, told cheaply and often: where nothing changes a look asks for the times of some hundred
+folders, however many there are.
 """
 
 from __future__ import annotations
@@ -7,7 +7,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from accountant.errors import UnknownName
 from dpserve_verify.errors import DpserveError, ModelInvalid
@@ -15,6 +16,7 @@ from models.store.bundle import CHAMPION, NAME, ModelStore
 
 Stamp = tuple[int, int, int, int]
 ABSENT: Stamp = (0, 0, 0, 0)
+AT_A_LOOK = 200  # names that are looked at, in turn, where the store's stamp tells no change
 SETTLED = 2_000_000_000  # nanoseconds: a folder that changed since may change again within one tick of its clock
 
 
@@ -31,14 +33,38 @@ class Shelf:
     settled: bool
 
 
-def look(store: ModelStore, known: Mapping[str, Shelf]) -> dict[str, Shelf]:
-    """Return every name that has a version, sorted; of those in `known` only what changed is read again."""
-    shelves = {}
-    for name in store.candidates():
-        shelf = _shelf(store, name, known.get(name))
-        if shelf is not None:
-            shelves[name] = shelf
-    return shelves
+@dataclass(frozen=True)
+class Seen:
+    """What a look at a store saw: its `shelves`, sorted by name. `stamp`: the store's own, which each change by
+    `ModelStore` renews; `settled`: it tells every later one; `turn`: where the next look goes on.
+    """
+
+    shelves: Mapping[str, Shelf]
+    stamp: Stamp
+    settled: bool
+    turn: int = 0
+
+
+NOTHING = Seen({}, ABSENT, False)
+
+
+def look(store: ModelStore, seen: Seen = NOTHING) -> Seen:
+    """Look at every name, where the store's stamp tells a change; else, for what other hands change, at AT_A_LOOK
+    names in turn. Of what was `seen` before, only what changed is read again.
+    """
+    now, stamp = time.time_ns(), stamp_of(str(store.root))
+    if not seen.settled or stamp != seen.stamp:
+        names = store.candidates()
+        shelves = {name: shelf for name in names if (shelf := _shelf(store, name, seen.shelves.get(name))) is not None}
+        same = shelves.keys() == seen.shelves.keys() and all(seen.shelves[name] is shelves[name] for name in shelves)
+        return Seen(seen.shelves if same else shelves, stamp, now - max(stamp[2:]) > SETTLED, seen.turn)
+    names = list(islice(seen.shelves, seen.turn, seen.turn + AT_A_LOOK))
+    found = {name: _shelf(store, name, seen.shelves[name]) for name in names}
+    turn = seen.turn + AT_A_LOOK if len(names) == AT_A_LOOK else 0
+    if all(seen.shelves[name] is shelf for name, shelf in found.items()):
+        return replace(seen, turn=turn)
+    shelves = {name: shelf for name, shelf in {**seen.shelves, **found}.items() if shelf is not None}
+    return replace(seen, shelves=shelves, turn=turn)
 
 
 def look_at(store: ModelStore, name: str, known: Shelf | None) -> Shelf | None:

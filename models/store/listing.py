@@ -44,13 +44,13 @@ class Looked:
 
 def versions_in(home: Home) -> list[tuple[str, int]]:
     """Return the name and number of every version, by name; no file of them is read."""
-    shelves = look(ModelStore(home.models), {})
+    shelves = look(ModelStore(home.models)).shelves
     return [(name, version) for name, shelf in shelves.items() for version in shelf.versions]
 
 
 def lines(home: Home, versions: Iterable[tuple[str, int]]) -> Iterator[dict[str, Any]]:
     """Yield the line of each of these versions; of one that is retired no file is read."""
-    trust, shelves = home.trust, look(ModelStore(home.models), {})
+    trust, shelves = home.trust, look(ModelStore(home.models)).shelves
     for name, version in versions:
         shelf = shelves.get(name)
         if shelf is None or version not in shelf.versions:  # removed this moment

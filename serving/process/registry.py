@@ -12,8 +12,8 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from dpserve_verify.formats.canonical import whole_number
 from dpserve_verify.keys.dsse import parse
 from dpserve_verify.keys.trust import PublicKeys
 from models.store.bundle import CHAMPION, ModelStore
-from models.store.index import Shelf, Stamp, look, look_at, stamp_of
+from models.store.index import NOTHING, Shelf, Stamp, look, look_at, stamp_of
 from models.store.listing import Looked, line
 from models.store.loading import VerifiedModel, load_of_home
 from models.store.standing import Standing, entry_of, standing, way_out
@@ -39,7 +39,7 @@ from serving.process.watch.metrics import FAILURES, OTHER, count_predictions
 
 LOG = logging.getLogger("dpserve.registry")
 PROMISED = ("epsilon", "delta", "relation", "vouched", "alone")  # what answers say of a certificate
-AT_A_LOOK = 200  # versions outside memory whose files are looked at each time, in turn
+AT_A_LOOK = 200  # versions beside those in memory whose files are looked at each time, in turn
 
 Key = tuple[str, int]
 Stamps = tuple[Stamp, ...]
@@ -119,7 +119,9 @@ class Registry:
         self, most: int = ServerSettings.model_fields["models_in_memory"].default, series: str = CHAMPIONS
     ) -> None:
         self._most, self._series = most, series
-        self._shelves: dict[str, Shelf] = {}
+        self._seen = NOTHING
+        self._swept: Mapping[str, Shelf] | None = None  # the shelves for which `_served` was counted
+        self._served = 0
         self._slots: dict[Key, Slot] = {}
         self._held: dict[Key, Served] = {}
         self._used: dict[Key, int] = {}
@@ -137,17 +139,22 @@ class Registry:
         verify what was not yet, for about so many seconds: the rest waits for the next look, or until it is asked for.
         `trust`: the home's, where the caller has it already.
         """
-        shelves, trust = look(ModelStore(home.models), self._shelves), trust or home.trust
+        seen, trust = look(ModelStore(home.models), self._seen), trust or home.trust
         with self._lock:
             if trust != self._trust:
                 self._slots, self._held = {}, {}
-            self._home, self._root, self._shelves, self._trust = home, str(home.models), shelves, trust
-            self._drop(self._slots.keys() - set(self._served_keys()))
+            self._home, self._root, self._seen, self._trust = home, str(home.models), seen, trust
+            if seen.shelves is not self._swept:
+                keys = set(self._served_keys())
+                self._drop(self._slots.keys() - keys)
+                self._swept, self._served = seen.shelves, len(keys)
         for key in self._in_turn():
             slot = self._slots.get(key)
             if slot is not None and slot.stamps != self._stamps(key):
                 self._drop([key])
         end = time.monotonic() + seconds  # from here on: a look that takes long would leave no time, each time anew
+        if len(self._slots) == self._served:
+            return
         for key in [key for key in self._served_keys() if key not in self._slots]:
             if time.monotonic() > end:
                 return
@@ -155,15 +162,19 @@ class Registry:
 
     def _served_keys(self) -> Iterator[Key]:
         """Yield every version that is not retired."""
-        return ((name, v) for name, shelf in self._shelves.items() for v in shelf.versions if v not in shelf.retired)
+        return (
+            (name, v) for name, shelf in self._seen.shelves.items() for v in shelf.versions if v not in shelf.retired
+        )
 
     def _in_turn(self) -> list[Key]:
         """Return the versions in memory, and as many of the others as one look may cost."""
         with self._lock:
-            unloaded = [key for key in self._slots if key not in self._held]
-            start = self._turn if self._turn < len(unloaded) else 0
+            start = self._turn if self._turn < len(self._slots) else 0
             self._turn = start + AT_A_LOOK
-            return [*self._held, *unloaded[start : self._turn]]
+            return [
+                *self._held,
+                *(key for key in itertools.islice(self._slots, start, self._turn) if key not in self._held),
+            ]
 
     def _drop(self, keys: Iterable[Key]) -> None:
         with self._lock:
@@ -271,7 +282,7 @@ class Registry:
 
     def counts_alone(self, name: str, version: int) -> bool:
         """Return whether a version's predictions are a series of their own now."""
-        shelf = self._shelves.get(name)
+        shelf = self._seen.shelves.get(name)
         return self._series != CHAMPIONS or (shelf is not None and shelf.champion == version)
 
     def _refusal(self, reference: str, key: Key) -> VerificationError:
@@ -296,7 +307,7 @@ class Registry:
 
     def _sound(self, name: str, without: object) -> int | None:
         """Return the newest version, other than this one, that verified and is not retired."""
-        shelf = self._shelves[name]
+        shelf = self._seen.shelves[name]
         for version in reversed(shelf.versions):
             slot = self._slots.get((name, version))
             if version != without and version not in shelf.retired and slot is not None and slot.certificate:
@@ -331,12 +342,12 @@ class Registry:
         """Return the shelf of a name. Where it lacks the version, or for None a champion, look at it once more: a
         caller who was told of a new model may ask before the next look.
         """
-        shelf = self._shelves.get(name)
+        shelf = self._seen.shelves.get(name)
         if shelf is not None and (shelf.champion is not None if version is None else version in shelf.versions):
             return shelf
         newer = None if self._home is None else look_at(ModelStore(self._home.models), name, shelf)
         if newer is not None and newer != shelf:  # a look that began before may take it back: it is found again
-            self._shelves = {**self._shelves, name: newer}
+            self._seen = replace(self._seen, shelves={**self._seen.shelves, name: newer})
         return newer
 
     def _nothing_served(self, name: str, shelf: Shelf) -> NothingServed:
@@ -374,7 +385,9 @@ class Registry:
 
     def to_json(self) -> list[dict[str, Any]]:
         """List every version, served or not."""
-        return [self._line(name, version, shelf) for name, shelf in self._shelves.items() for version in shelf.versions]
+        return [
+            self._line(name, version, shelf) for name, shelf in self._seen.shelves.items() for version in shelf.versions
+        ]
 
     def _line(self, name: str, version: int, shelf: Shelf) -> dict[str, Any]:
         slot = self._slots.get((name, version))

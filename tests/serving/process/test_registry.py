@@ -444,20 +444,50 @@ def test_a_folder_that_does_not_change_is_not_read(home, monkeypatch):
     store, read = ModelStore(home.models), []
     plain = ModelStore.versions
     monkeypatch.setattr(ModelStore, "versions", lambda self, name: read.append(name) or plain(self, name))
-    first = index.look(store, {})
+    first = index.look(store)
     read.clear()
     assert index.look(store, first) == first
     assert read == []
     store.promote("adult", 1)
     store.retire("other", 1)
-    found = index.look(store, first)
+    found = index.look(store, first).shelves
     assert set(read) == {"adult", "other"}
     assert (found["adult"].champion, found["other"].retired) == (1, {1})
     monkeypatch.setattr(index, "SETTLED", 10**18)  # what changed this century may change again within its tick
-    again = index.look(store, {})
+    again = index.look(store)
     read.clear()
     index.look(store, again)
     assert {"adult", "other"} <= set(read)
+
+
+def test_a_look_costs_the_same_however_many_models_there_are(tmp_path, monkeypatch):
+    """What a store changes is seen at once, what other hands change in turn."""
+    monkeypatch.setattr(index, "SETTLED", 0)
+    monkeypatch.setattr(index, "AT_A_LOOK", 20)
+    store, asked, plain = ModelStore(tmp_path / "models"), [], index.stamp_of
+    monkeypatch.setattr(index, "stamp_of", lambda path: asked.append(path) or plain(path))
+    costs = []
+    for count in (40, 400):
+        for number in range(count):
+            (store.root / f"m-{number:03}" / "1").mkdir(parents=True, exist_ok=True)
+        seen = index.look(store, index.look(store))
+        asked.clear()
+        assert index.look(store, seen).shelves is seen.shelves
+        costs.append(len(asked))
+    assert costs == [41, 41]
+    for change, name in ((store.promote, "m-399"), (store.retire, "m-398"), (store.restore, "m-398")):
+        change(name, 1)
+        newer = index.look(store, seen)
+        assert {each for each in newer.shelves if newer.shelves[each] is not seen.shelves[each]} == {name}
+        seen = newer
+    (store.root / "m-200" / "champion").write_text("1")
+    (store.root / "m-100" / "1").rmdir()
+    looks = 0
+    while seen.shelves["m-200"].champion is None or "m-100" in seen.shelves:
+        seen, looks = index.look(store, seen), looks + 1
+        assert looks <= 21
+    assert looks > 1
+    assert len(seen.shelves) == 399
 
 
 def test_retired_versions_are_not_served_and_not_verified(home, registry):
