@@ -299,7 +299,7 @@ SETTINGS = {  # variable -> default as a person would say it ("": as `dpserve co
     "DPSERVE_WITNESS_POLICY": ("", "The file that says whose cosignatures count."),
     "DPSERVE_HOST": ("", "The address that the server listens on."),
     "DPSERVE_PORT": ("", "The port that the server listens on."),
-    "DPSERVE_WORKERS": ("one for each core", "How many processes serve."),
+    "DPSERVE_WORKERS": ("one for each core, as far as memory goes", "How many processes serve."),
     "DPSERVE_TLS_CERT": ("", "The certificate chain, PEM: serve HTTPS."),
     "DPSERVE_TLS_KEY": ("", "The private key of the certificate, PEM."),
     "DPSERVE_LOG_FORMAT": ("", "`text`, or `json` for one object a line."),

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 
 from accountant.system.life import LIFE
-from accountant.system.processors import processors
+from accountant.system.machine import processors
 from serving.process.config.healthy import Heartbeat
 from serving.process.config.startup import Listening, log_when_ready
 from serving.process.watch.audit_runs import is_asked

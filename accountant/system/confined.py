@@ -17,9 +17,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
+from accountant.system.machine import memory
 from dpserve_verify.errors import TooMuch
 
 TICK_SECONDS = 0.01
+LEAST = 512 << 20  # bytes
 PARENT_DEATH_SIGNAL = 1  # of Linux's prctl
 
 
@@ -56,9 +58,11 @@ def confine(bounds: Bounds) -> None:
         _limit(resource.RLIMIT_FSIZE, 0)
 
 
-def half_the_memory() -> int:
-    """Return half the bytes of memory that this machine has."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+def memory_of_one() -> int:
+    """Return the bytes that one process may take: half of what its machine or control group has. LEAST of them in any
+    case, for libraries reserve that many before they use any.
+    """
+    return max(LEAST, memory() // 2)
 
 
 def bound_memory(most: int) -> None:

@@ -1,4 +1,4 @@
-"""How many processors this process may use: what the scheduler leaves it, and what a container was given."""
+"""What this process may use of its machine: processors and memory, as the scheduler and its control groups leave it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,32 @@ def processors(root: Path = Path("/")) -> int:
     return max(1, min([usable, *(math.ceil(share) for share in _shares(root))]))
 
 
+def memory(root: Path = Path("/")) -> int:
+    """Return bytes of memory: the machine's, and no more than its control group, or one above it, may take."""
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([whole, *_memory_limits(root)])
+
+
 def _shares(root: Path) -> Iterator[float]:
     """Yield, for every group that limits us, processor seconds a second."""
-    for folder in _groups(root):
+    for folder in _groups(root, "cpu"):
         version_2, version_1 = _words(folder / "cpu.max"), _words(folder / "cpu.cfs_quota_us")
         quota = version_2 or [*version_1, *_words(folder / "cpu.cfs_period_us")]
         if len(quota) == 2 and all(word.isdigit() for word in quota) and int(quota[1]):  # else "max", or -1
             yield int(quota[0]) / int(quota[1])
 
 
-def _groups(root: Path) -> Iterator[Path]:
-    """Yield the folders of our control groups, of version 2 and 1, from our own to the outermost. In a container the
-    outermost is its own, and the way that /proc tells may lead nowhere.
+def _memory_limits(root: Path) -> Iterator[int]:
+    """Yield bytes, for every group that limits us."""
+    for folder in _groups(root, "memory"):
+        limit = _words(folder / "memory.max") or _words(folder / "memory.limit_in_bytes")
+        if len(limit) == 1 and limit[0].isdigit() and int(limit[0]):  # else "max"; version 1 has no limit as 2^63
+            yield int(limit[0])
+
+
+def _groups(root: Path, kind: str) -> Iterator[Path]:
+    """Yield the folders of our control groups of a kind, of version 2 and 1, from our own to the outermost. In a
+    container the outermost is its own, and the way that /proc tells may lead nowhere.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
@@ -40,9 +54,9 @@ def _groups(root: Path) -> Iterator[Path]:
         number, kinds, way = line.split(":", 2)
         if number == "0":
             top = root / "sys/fs/cgroup"
-        elif "cpu" in kinds.split(","):
+        elif kind in kinds.split(","):
             both = root / "sys/fs/cgroup" / kinds  # cpu,cpuacct: one folder, to which `cpu` mostly leads as well
-            top = both if both.is_dir() else root / "sys/fs/cgroup/cpu"
+            top = both if both.is_dir() else root / "sys/fs/cgroup" / kind
         else:
             continue
         group = top / way.lstrip("/")

@@ -21,7 +21,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from accountant.system import signature_worker
-from accountant.system.processors import processors
+from accountant.system.machine import processors
 from dpserve_verify.audit.checkpoints import Checked, KeyAt
 from dpserve_verify.errors import DpserveError
 from dpserve_verify.keys.verifier_keys import key_id

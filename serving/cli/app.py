@@ -192,7 +192,7 @@ class Root(LazyGroup):
         return {**PEOPLE, **({OWNERS: others} if others else {})}
 
 
-READS_FILES = ("dataset", "schema", "predict", "verify")  # of others, maybe: none takes more than half of a machine
+READS_FILES = ("dataset", "schema", "predict", "verify")  # of others, maybe: none takes more than half of the memory
 app = typer.Typer(name="dpserve", cls=Root, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
@@ -273,9 +273,9 @@ def main() -> None:
     # pydantic would read what every installed package says of itself, in search of plugins: none has a say in a schema
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if sys.argv[1:] and sys.argv[1] in READS_FILES:
-        from accountant.system.confined import bound_memory, half_the_memory  # which most commands do without
+        from accountant.system.confined import bound_memory, memory_of_one  # which most commands do without
 
-        bound_memory(half_the_memory())
+        bound_memory(memory_of_one())
     code = run(sys.argv[1:])
     if threading.active_count() == 1:
         atexit._run_exitfuncs()

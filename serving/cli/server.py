@@ -19,6 +19,7 @@ from accountant.home import Home, local, place
 from accountant.keys.key_files import is_absent
 from accountant.store.store import Tables
 from accountant.system.life import LIFE
+from accountant.system.machine import memory
 from dpserve_verify.errors import DpserveError, InputError, LedgerUnavailable, VerificationError
 from dpserve_verify.system.files import PRIVATE, holding, open_directory, replace_file
 from serving.cli.complete import DATASETS
@@ -37,6 +38,7 @@ from serving.process.config.startup import (
     check_home,
     check_listening,
     check_place,
+    fit_workers,
     pair_tls,
 )
 from serving.process.first_sign_in import FIRST_TOKEN, print_link
@@ -113,7 +115,11 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.", envvar="DPSERVE_HOST")] = HOST,
     workers: Annotated[
         int | None,
-        typer.Option(help="Serving processes; one for each core by default.", envvar="DPSERVE_WORKERS", min=1),
+        typer.Option(
+            help="Serving processes; by default one for each core, as far as memory goes.",
+            envvar="DPSERVE_WORKERS",
+            min=1,
+        ),
     ] = None,
     tls_cert: Annotated[
         Path | None, typer.Option(help="Certificate chain, PEM: serve HTTPS.", envvar="DPSERVE_TLS_CERT")
@@ -138,7 +144,8 @@ def serve(
     """
     logs.set_up()
     settings = ServerSettings.with_flags(audit_seconds=audit_seconds, job_workers=job_workers)
-    listening = Listening(host, port, workers, pair_tls(tls_cert, tls_key))
+    fitting = fit_workers(workers, settings.job_workers, memory())
+    listening = Listening(host, port, fitting, pair_tls(tls_cert, tls_key))
     path, _ = place(os.environ)
     with stopping_early(path, listening):
         _prepare(path, listening, settings.job_workers)

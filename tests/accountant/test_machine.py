@@ -1,4 +1,4 @@
-"""How many processors there are for us: by the real scheduler, and by files such as Linux shows them in a container."""
+"""What of a machine is for us: by the real scheduler, and by files such as Linux shows them in a container."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import pytest
 from small_home import ROOT
 
-from accountant.system.processors import processors
+from accountant.system.machine import memory, processors
 
 USABLE = len(os.sched_getaffinity(0))
 
@@ -53,11 +53,33 @@ def test_a_control_group_limits(texts, most, tmp_path):
     assert processors(files(tmp_path, texts)) == min(USABLE, most or USABLE)
 
 
+WHOLE, HALF_A_GIB = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), 1 << 29
+
+
+@pytest.mark.parametrize(
+    ("texts", "most"),
+    [
+        ({}, WHOLE),
+        ({**ALONE, "sys/fs/cgroup/memory.max": "max\n"}, WHOLE),
+        ({**ALONE, "sys/fs/cgroup/memory.max": f"{HALF_A_GIB}\n"}, HALF_A_GIB),
+        ({**TWO, "sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/memory.max": f"{HALF_A_GIB}\n"}, HALF_A_GIB),
+        ({**TWO, "sys/fs/cgroup/c/memory.max": f"{HALF_A_GIB}\n"}, WHOLE),  # another's
+        ({**ONE, "sys/fs/cgroup/memory/z/memory.limit_in_bytes": f"{HALF_A_GIB}\n"}, HALF_A_GIB),
+        ({**ONE, "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{HALF_A_GIB}\n"}, HALF_A_GIB),
+        ({**ONE, "sys/fs/cgroup/memory/z/memory.limit_in_bytes": "9223372036854771712\n"}, WHOLE),
+        ({**ONE, "sys/fs/cgroup/cpu,cpuacct/a/memory.limit_in_bytes": f"{HALF_A_GIB}\n"}, WHOLE),
+        ({**ALONE, "sys/fs/cgroup/memory.max": "nonsense\n"}, WHOLE),
+    ],
+)  # fmt: skip
+def test_a_control_group_bounds_memory(texts, most, tmp_path):
+    assert memory(files(tmp_path, texts)) == most
+
+
 def test_pinned_process_has_as_many_as_it_may_run_on():
     """A process of its own, for the engine's threads are counted when it is imported."""
     code = (
         "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-        "from accountant.system.processors import processors; from training.rows.partitions import threads\n"
+        "from accountant.system.machine import processors; from training.rows.partitions import threads\n"
         "print(processors(), threads.THREADS, threads._POOL._max_workers)"
     )
     out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout

@@ -17,7 +17,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from accountant.home import Setting
 from accountant.home import settings as home_settings
 from accountant.system import traces
-from accountant.system.processors import processors
+from accountant.system.machine import processors
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import whole_number
 from dpserve_verify.privacy.budget import exact_decimal

@@ -19,6 +19,7 @@ from cryptography import x509
 
 from accountant.home import Home, local
 from accountant.system import extensions
+from accountant.system.machine import processors
 from dpserve_verify.errors import InputError
 from serving.process.config.healthy import is_ready
 
@@ -32,6 +33,7 @@ HOST, PORT, AUDIT_SECONDS, DRAIN_SECONDS, JOB_WORKERS = (
     2,
     1,
 )  # of `dpserve serve`; its flags show them
+SERVER_BYTES, SERVING_BYTES, TRAINING_BYTES = 128 << 20, 64 << 20, 128 << 20  # of all processes, one, a job's beside
 SHARED, OWN = ("models", "jobs"), ("logs", "run")
 
 
@@ -66,6 +68,21 @@ def pair_tls(certificate: Path | None, key: Path | None) -> Tls | None:
     if certificate is None or key is None:
         raise InputError("--tls-cert, --tls-key: must be given both, or neither")
     return Tls(certificate.absolute(), key.absolute())
+
+
+def fit_workers(workers: int | None, job_workers: int, memory: int) -> int:
+    """Return the number of serving processes: what was asked for, else one a processor, as far as the memory goes.
+    InputError where it does not go so far. `memory`: in bytes.
+    """
+    fit = (memory - SERVER_BYTES - TRAINING_BYTES * job_workers) // SERVING_BYTES
+    needed = SERVER_BYTES + TRAINING_BYTES * job_workers + SERVING_BYTES * (workers or 1)
+    if needed > memory:
+        remedy = f"take --workers {fit}" if fit > 0 else "give it more, or run the jobs elsewhere (--job-workers 0)"
+        raise InputError(
+            f"memory: {workers or 1} serving processes and {job_workers} training workers take {needed >> 20} MiB, and "
+            f"there are {memory >> 20}: {remedy}"
+        )
+    return workers or min(processors(), fit)
 
 
 def check_place(path: Path) -> None:

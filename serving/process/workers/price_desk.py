@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from accountant.system.confined import Bounds, confine, end_with_parent
-from accountant.system.processors import processors
+from accountant.system.machine import processors
 from dpserve_verify.errors import DpserveError, TooMuch
 from serving.process.config.healthy import Heartbeat
 from serving.process.watch import logs

@@ -27,10 +27,19 @@ from small_home import dpserve, environment, free_port, records, until, write_fi
 
 from accountant.home import Home
 from accountant.log.last_seen import HighWater
+from accountant.system.machine import processors
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.privacy.budget import Budget, Relation
 from serving.launch import server_environment
-from serving.process.config.startup import Listening, Tls, check_home, check_listening, check_place, pair_tls
+from serving.process.config.startup import (
+    Listening,
+    Tls,
+    check_home,
+    check_listening,
+    check_place,
+    fit_workers,
+    pair_tls,
+)
 from serving.process.tokens import new_token
 from serving.process.watch import audit_runs, logs
 from training.datasets.datasets import register
@@ -116,6 +125,26 @@ def test_key_under_a_passphrase_is_refused_and_not_asked_for(tmp_path):
     tls.key.write_bytes(key.private_bytes(serialization.Encoding.PEM, *form))
     with pytest.raises(InputError, match="without a passphrase"):
         check_listening(Listening("127.0.0.1", free_port(), tls=tls))
+
+
+MIB = 1 << 20
+
+
+def test_as_many_processes_as_memory_goes_for():
+    assert fit_workers(None, 1, 512 * MIB) == min(processors(), 4)
+    assert fit_workers(4, 1, 512 * MIB) == 4
+    assert fit_workers(None, 1, 320 * MIB) == fit_workers(1, 0, 192 * MIB) == 1
+    with pytest.raises(InputError, match="5 serving .* 1 training .* 576 MiB.* 512: take --workers 4"):
+        fit_workers(5, 1, 512 * MIB)
+    with pytest.raises(InputError, match=r"take 320 MiB, and there are 319: give it more"):
+        fit_workers(None, 1, 320 * MIB - 1)
+
+
+def test_what_takes_more_memory_than_there_is_says_so_before_the_start(tmp_path):
+    done = dpserve(tmp_path / "home", "serve", "--workers", "100000000")
+    assert done.returncode == 2
+    assert "100000000 serving processes" in done.stderr
+    assert not (tmp_path / "home").exists()
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o710, 0o777])

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Protocol, TypeVar
 
-from accountant.system.processors import processors
+from accountant.system.machine import processors
 from dpserve_verify.errors import InputError
 from models.features.features import Feature
 from training.rows.partitions.partition import Integers, Partition, Question

@@ -28,7 +28,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[3]))  # for it is run alone
 
 from accountant.errors import DataError
-from accountant.system.confined import end_with_parent, half_the_memory
+from accountant.system.confined import end_with_parent, memory_of_one
 from accountant.system.seal import NO_THREADS, seal
 from dpserve_verify.errors import InputError
 from training.rows.sources.cell_readers import READERS
@@ -151,7 +151,7 @@ def _read(source: BinaryIO, asked: dict[str, Any]) -> tuple[dict[str, Any], pa.T
     """Seal this process, read, and return what is said of it, and the table."""
     signal.alarm(CLOCK_SECONDS)
     try:
-        seal(min(MEMORY, half_the_memory()), reading_seconds(os.fstat(source.fileno()).st_size))
+        seal(min(MEMORY, memory_of_one()), reading_seconds(os.fstat(source.fileno()).st_size))
         facts, table = _refusing(source, asked)
         return {"rows": table.num_rows, "facts": facts}, table
     except MemoryError:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyarrow import dataset, ipc
 
 from accountant.errors import DataError
-from accountant.system.processors import processors
+from accountant.system.machine import processors
 from dpserve_verify.errors import InputError, LedgerUnavailable
 from models.features.column_law import NULLS
 from models.features.written import Form
