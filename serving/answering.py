@@ -18,7 +18,7 @@ from serving.process.config.healthy import BEAT_SECONDS, Heartbeat
 from serving.process.config.startup import Listening
 from serving.process.watch.logs import set_up
 from serving.process.workers.forks import is_orphan
-from serving.process.workers.handover import BACKLOG, ORPHAN_SECONDS, Sockets, give_sockets, has_successor
+from serving.process.workers.handover import BACKLOG, ORPHAN_SECONDS, Sockets, give_sockets, is_relieved
 from serving.wire.work_time import OVERDUE, Overdue
 
 LOG = logging.getLogger("dpserve.serving")
@@ -69,13 +69,13 @@ class _Server(uvicorn.Server):
         asyncio.get_running_loop().add_reader(self._door.fileno(), self._give)
 
     def look(self, place: Path) -> None:
-        """Begin to end where another `dpserve serve` has taken over, or none has for ORPHAN_SECONDS."""
+        """Begin to end where another `dpserve serve` has taken over, or none can, or none has for ORPHAN_SECONDS."""
         if not is_orphan() or self._alone_since == float("inf"):
             return
         if not self._alone_since:
             self._alone_since = time.monotonic()
             LOG.error("dpserve serve is gone; answering for %.0f s unless another one comes", ORPHAN_SECONDS)
-        if has_successor(place) or time.monotonic() > self._alone_since + ORPHAN_SECONDS:
+        if is_relieved(place) or time.monotonic() > self._alone_since + ORPHAN_SECONDS:
             self._alone_since = float("inf")
             LOG.info("taking no more connections; stopping")
             loop = asyncio.get_running_loop()

@@ -1,10 +1,13 @@
-"""What this process may use of its machine: processors and memory, as the scheduler and its control groups leave it."""
+"""What this process may use of its machine: processors and memory, as the scheduler and its control groups leave it;
+and how it lets others go first.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -23,6 +26,17 @@ def memory(root: Path = Path("/")) -> int:
     """Return bytes of memory: the machine's, and no more than its control group, or one above it, may take."""
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([whole, *_memory_limits(root)])
+
+
+def give_way(by: int) -> None:
+    """Let others go first, by so many steps (1 to 19) of niceness, and whatever this process begins. Linux shares a
+    processor among sessions first, where it does so by itself (autogroup), and a process's niceness says nothing to
+    those of another: then the session that this process leads gives way as a whole.
+    """
+    os.nice(by)
+    if os.getsid(0) == os.getpid():
+        with suppress(OSError):  # another system, or one that does not
+            Path("/proc/self/autogroup").write_text(str(by))
 
 
 def _shares(root: Path) -> Iterator[float]:

@@ -6,7 +6,6 @@ standard library, numpy, the seal, and the modules it is told, of which it calls
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import select
@@ -24,6 +23,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from accountant.system.confined import end_with_parent
 from accountant.system.seal import check_alone, seal
 
 # What a learner may import: it is loaded before the seal, since no file can be opened behind it.
@@ -31,7 +31,6 @@ LOADED = (
     "abc", "bisect", "collections", "copy", "dataclasses", "decimal", "enum", "fractions", "functools", "heapq",
     "itertools", "math", "operator", "random", "re", "string", "typing", "numpy", "numpy.linalg",
 )  # fmt: skip
-END_WITH_PARENT = 1  # of Linux's prctl
 GREATEST = 1 << 40  # of a query's answers, in size
 
 
@@ -163,10 +162,10 @@ def _fork(run: Callable[[int], None], limits: tuple[int, int], query: dict[str, 
     """
     end, most = time.monotonic() + query["seconds"], 8 * query["size"] + 1
     receive, send = os.pipe()
-    fork = os.fork()
+    parent, fork = os.getpid(), os.fork()
     if not fork:
         try:
-            ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+            end_with_parent(parent)
             os.dup2(send, 3)
             os.closerange(4, 1 << 12)
             seal(*limits)
@@ -224,7 +223,7 @@ def main() -> None:
     """Read what to load, load it, seal, read what to run, run it, and write what it makes. It ends with the
     thread that started it (where that is gone by now, its input has ended), and after so many seconds by the clock.
     """
-    ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+    end_with_parent(os.getppid())
     into, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     quiet = os.open(os.devnull, os.O_RDWR)
     for place in (0, 1, 2):

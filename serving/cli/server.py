@@ -19,7 +19,7 @@ from accountant.home import Home, local, place
 from accountant.keys.key_files import is_absent
 from accountant.store.store import Tables
 from accountant.system.life import LIFE
-from accountant.system.machine import memory
+from accountant.system.machine import give_way, memory
 from dpserve_verify.errors import DpserveError, InputError, LedgerUnavailable, VerificationError
 from dpserve_verify.system.files import PRIVATE, holding, open_directory, replace_file
 from serving.cli.complete import DATASETS
@@ -183,7 +183,7 @@ def auditor(
     dpserve auditor
     """
     require_end(once, json)
-    os.nice(10)
+    give_way(10)
     logs.set_up()
     period = ServerSettings.with_flags(audit_seconds=seconds).audit_seconds
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
@@ -245,7 +245,7 @@ def worker(
     from training.jobs import job, queue, schedule  # loads every learner, which `init` and `serve` do without
 
     require_end(once, json)
-    os.nice(5)  # whoever waits for a prediction goes before
+    give_way(5)  # whoever waits for a prediction goes before
     logs.set_up()
     if once:
         home = Home.open(tables=Tables.MIGRATE)

@@ -226,7 +226,7 @@ def test_the_audit_judges_what_is_said_to_come_of_a_schedule(home, monkeypatch, 
 
 def test_a_worker_that_runs_once_submits_what_is_due_before_it_works(home, monkeypatch, capsys):
     monkeypatch.setenv("DPSERVE_HOME", str(home.path))
-    monkeypatch.setattr("os.nice", lambda by: 0)
+    monkeypatch.setattr("serving.cli.server.give_way", lambda by: None)
     monkeypatch.setattr("serving.cli.server.logs.set_up", lambda: None)  # they are this process's own
     begin(home, "weekly", "week", ASKED | {"blocks": None, "parameters": {"rounds": 3}}, "cli:test", since=0)
     assert run(["worker", "--once", "--json"]) == 0

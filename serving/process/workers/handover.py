@@ -2,7 +2,8 @@
 
 Serving processes outlive a `dpserve serve` that was killed, and go on answering. The next one asks them for the socket
 that they listen on, so no connection is refused in between, starts its own, and leaves its number once one of those
-answers: then the old ones take no more connections, and end. Where none comes, they end after ORPHAN_SECONDS.
+answers: then the old ones take no more connections, and end. Where none comes, they end after ORPHAN_SECONDS, and at
+once where the home is gone.
 """
 
 from __future__ import annotations
@@ -111,11 +112,16 @@ def give_sockets(sockets: Sockets) -> None:
                 socket.send_fds(line, [b"."], [each.fileno() for each in sockets])
 
 
-def has_successor(place: Path) -> bool:
-    """Return whether serving processes of another `dpserve serve` than this one's answer at the port."""
-    with suppress(OSError):
+def is_relieved(place: Path) -> bool:
+    """Return whether serving processes of another `dpserve serve` than this one's answer at the port, or none can come:
+    the home is gone.
+    """
+    try:
         return (place / SUCCESSOR).read_text() != os.environ.get(WORKER_PARENT, "")
-    return False
+    except FileNotFoundError:
+        return not os.path.lexists(place)
+    except OSError:  # it cannot be looked at now
+        return False
 
 
 def name_successor(place: Path, process: int) -> None:

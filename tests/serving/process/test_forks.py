@@ -87,6 +87,18 @@ print(json.dumps([replaced, stopped.process.is_alive(), *whole]))
 for each in kept:
     each.process.kill()
 """
+SOON = """
+from serving.process.workers import restarted
+restarted.RESTART_SECONDS = 1e9
+waits = restarted.RestartedProcess("wait", "dpserve-one", lambda heartbeat: time.sleep(60))
+pids = []
+for _ in range(3):
+    pids.append(waits.process.pid)
+    waits.process.kill()
+    ended(waits.process)
+    waits.look()
+print(json.dumps([len(set(pids)), waits.process.exitcode]))
+"""
 ORPHANS = """
 def wait():
     time.sleep(60)
@@ -140,6 +152,11 @@ def test_a_fork_is_a_process_of_its_own():
 
 def test_none_of_a_process_with_threads():
     assert run(THREADS).stdout == "dpserve-one: cannot be forked from a process of 2 threads\n"
+
+
+def test_one_that_ends_is_started_again_at_once_and_then_waits():
+    """The second start comes however soon after the first; the third not within RESTART_SECONDS of the first."""
+    assert json.loads(run(SOON, subprocess.PIPE).stdout) == [2, -9]
 
 
 def test_forks_end_with_who_fails():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import subprocess
 import sys
@@ -16,7 +17,8 @@ import warm
 from small_home import PATIENCE, adult_home, dpserve, environment, free_port, records, running, until
 
 from serving.process.config.startup import Listening
-from serving.process.workers.handover import DOOR, SUCCESSOR, place_of, take_sockets
+from serving.process.workers.forks import WORKER_PARENT
+from serving.process.workers.handover import DOOR, SUCCESSOR, is_relieved, place_of, take_sockets
 from training.jobs import job
 from training.requests import JobRequest
 
@@ -150,6 +152,19 @@ def test_serving_processes_that_nobody_takes_over_from_end(home):
         assert server.log.read_text().count("taking no more connections") == 2
     with socket.create_server(("127.0.0.1", port)):
         pass
+
+
+def test_who_lives_on_is_relieved_by_another_or_where_the_home_is_gone(tmp_path, monkeypatch):
+    monkeypatch.setenv(WORKER_PARENT, "7")
+    place = place_of(tmp_path / "home", 3000)
+    assert is_relieved(place)
+    place.mkdir(parents=True)
+    assert not is_relieved(place)
+    for successor, relieved in (("7", False), ("8", True), ("0", True)):
+        (place / SUCCESSOR).write_text(successor)
+        assert is_relieved(place) == relieved
+    shutil.rmtree(tmp_path / "home")
+    assert is_relieved(place)
 
 
 @pytest.mark.parametrize("remains", [DOOR, SUCCESSOR])
