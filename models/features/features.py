@@ -192,8 +192,8 @@ class CategoricalFeature:
 
     @property
     def single_codes(self) -> tuple[int, ...]:
-        """Return the codes that a test `value is ...` may name: all."""
-        return tuple(range(self.bins))
+        """Return the codes that a test `value is ...` may name: all; of two values the second, as of a truth."""
+        return tuple(range(int(has_two_values(self)), self.bins))
 
     @property
     def codes(self) -> tuple[int, ...]:
@@ -323,6 +323,21 @@ class BooleanFeature:
 
 
 Feature = NumericFeature | CategoricalFeature | BooleanFeature
+
+
+def has_two_values(feature: Feature) -> bool:
+    """Return whether a feature tells two values apart, which part rows as a number does: a truth, a list of two, a
+    number with one cut point.
+    """
+    if isinstance(feature, NumericFeature):
+        return len(feature.edges) == 1
+    return isinstance(feature, BooleanFeature) or len(feature.values) == 2
+
+
+def share_of_categories(features: Sequence[Feature]) -> float:
+    """Return the share of them, in [0, 1], that are categories: lists of one value, or of more than two."""
+    words = [each for each in features if isinstance(each, CategoricalFeature) and not has_two_values(each)]
+    return len(words) / len(features)
 
 
 def feature_from_json(body: Mapping[str, Any]) -> Feature:

@@ -1,4 +1,4 @@
-"""The study behind class weights and `auto` where a class is rare: shared datasets with so few rows of the second
+"""The study behind class weights where a class is rare: shared datasets with so few rows of the second
 class, the share declared, with class weights and without. Tables: studies/defaults/rare.md.
 
     python -m studies.defaults.rare --data DIR --out rare.jsonl.gz    # fits; goes on where a file ends
@@ -25,7 +25,6 @@ from benchmarks.lines import append_lines, read_lines
 from studies.defaults.auto import Line, table
 from training.learners import LEARNERS
 from training.learners.base.class_weights import FEWEST, RARE
-from training.learners.choice import RARE_FROM
 from training.rows.schema.schema import parse_schema
 
 MANY = ("adult", "bank", "codrna", "creditcardsmall")
@@ -37,7 +36,6 @@ SEEDS = {"lazybb": 4, "lazybb-tree": 4, "ebm": 2}
 BALANCES = (0.0, 0.5)
 FROM = (0.0, FEWEST, 4 * FEWEST, 1e12)  # rows of the rarer class x epsilon, from which a rule may weigh
 BELOW = (0.01, RARE, 0.2)  # shares, below which
-TREES = (0.0, RARE_FROM / 5, RARE_FROM / 2, RARE_FROM, 2 * RARE_FROM)
 Key = tuple[str, int, float, str, int, str]
 
 
@@ -120,14 +118,11 @@ def report(lines: list[Line]) -> str:
         others = {key: by for key, by in found.items() if key[0] != name}
         own = {key: by for key, by in found.items() if key[0] == name}
         start, below = min(((a, b) for a in FROM for b in BELOW), key=lambda rule: weighed(others, *rule))
-        trees = min(TREES, key=lambda each: -chosen(others, each))
         never, ruled = weighed(own, 1e12, RARE), weighed(own, FEWEST, RARE)
         said = f"from {start:,.0f} below {below:.0%}" if start < 1e12 else "never"
         losses = [f"{each:.4f}" for each in (weighed(own, start, below), ruled, never)]
-        rest.append(
-            [name, said, *losses, f"{trees:,.0f}", f"{chosen(own, trees):.4f}", f"{chosen(own, RARE_FROM):.4f}"]
-        )
-    head = ["left out", "weigh", "log loss so", "by the rule", "never", "trees from", "AUROC so", "by the rule"]
+        rest.append([name, said, *losses])
+    head = ["left out", "weigh", "log loss so", "by the rule", "never"]
     return "\n".join([*out, *table(head, rest)])
 
 
@@ -135,17 +130,6 @@ def weighed(found: dict[Key, dict[float, Line]], start: float, below: float) -> 
     """Mean log loss of both boosters where classes are weighed from so many rows x epsilon on, at shares below."""
     boosted = {key: by for key, by in found.items() if key[5] != "ebm"}
     return mean(by[_balance(key, start, below)]["log_loss"] for key, by in boosted.items())
-
-
-def chosen(found: dict[Key, dict[float, Line]], trees: float) -> float:
-    """Mean AUROC where trees are taken from so many rows of the rarer class x epsilon on, and a strength of 3,000."""
-    reached = []
-    for key, by in found.items():
-        _, rows, share, epsilon, _, _ = key
-        enough = rows * float(epsilon) >= 3000 and rows * share * float(epsilon) >= trees
-        if key[5] == ("lazybb-tree" if enough else "lazybb"):
-            reached.append(by[_balance(key, FEWEST, RARE)]["auroc"])
-    return mean(reached)
 
 
 def _balance(key: Key, start: float, below: float) -> float:

@@ -43,15 +43,18 @@ def test_auto_is_the_rule_that_the_fits_choose(choices):
 
 @pytest.mark.slow
 def test_a_rule_that_did_not_see_a_set_keeps_the_bound_on_it(choices):
-    """.005 of AUROC, below the best chosen afterwards too, which always taking one learner does not keep."""
+    """.006 of AUROC below the best chosen afterwards, .005 below one that knows, which always taking one learner does
+    not keep.
+    """
 
     def lost(taken, of):
         return np.mean([auto.regret(cell, name, choices, of) for cell, name in taken.items()])
 
     ruled = {left: auto.chosen([cell for cell in choices if cell[0] != left], choices) for left, _ in choices}
     taken = {cell: auto.by_rule(ruled[cell[0]], cell, choices) for cell in choices}
-    assert lost(taken, auto.FAIR) < lost(taken, "") < 0.005
-    assert min(lost(dict.fromkeys(choices, name), "") for name in auto.NAMES) > 0.005
+    assert lost(taken, auto.FAIR) < 0.005
+    assert lost(taken, "") < 0.006
+    assert min(lost(dict.fromkeys(choices, name), of) for name in auto.NAMES for of in ("", auto.FAIR)) > 0.005
     for page in (forecast.HERE / "auto.md", PAGES / "utility.md"):
         for of in ("", auto.FAIR):
             said = auto.by_strength(choices, {"": taken}, of)[-1].split(" | ")[-1].removesuffix(" |")
@@ -76,7 +79,6 @@ def test_a_rule_that_knows_the_cell_is_judged_on_splits_that_did_not_choose():
 def test_rare_classes_are_weighed_where_the_fits_say_so():
     found = rare.pairs(lines_of("rare.jsonl.gz"))
     assert rare.weighed(found, rare.FEWEST, rare.RARE) < rare.weighed(found, 1e12, rare.RARE)
-    assert rare.chosen(found, rare.RARE_FROM) == max(rare.chosen(found, each) for each in rare.TREES)
     cells = rare_of_many.cells_of(lines_of("rare-of-many.jsonl"))
     for name in rare_of_many.SETS:
         others = [held for cell, held in cells.items() if cell[0] != name]
@@ -105,7 +107,7 @@ def test_nine_of_ten_cells_are_told_right_by_a_rule_that_did_not_see_their_datas
 
 def test_auto_takes_curves_of_several_classes_from_where_the_fits_say_so():
     cells = {cell: by for cell, by in classes.cells_of(lines_of("classes.jsonl")).items() if cell[1]}
-    starts = (0.0, 500.0, MANY_CLASSES_FROM, 2_000.0, 5_000.0, 1e12)
+    starts = classes.STARTS
     assert min(starts, key=lambda start: classes.lost(cells, start, "log_loss")) == MANY_CLASSES_FROM
     page = (PAGES / "studies.md").read_text("utf-8")
     for cell, what in ((("diamonds_cut", "4"), "diamonds' cuts"), (("mnist5k", "4"), "ten digits")):

@@ -24,13 +24,13 @@ from training.calibration.calibrate import rehearse
 from training.datasets.datasets import register
 from training.jobs import job
 from training.learners import LEARNERS, AutoClassifier, AutoRegressor
+from training.learners.boosting.tree_queries import split_tests
 from training.learners.choice import (
     CATEGORIES_FROM,
     CURVES_UP_TO,
     FEW,
     MANY,
     MANY_CLASSES_FROM,
-    RARE_FROM,
     TREES_EACH,
     TREES_FROM,
     choose,
@@ -41,6 +41,7 @@ from training.notebook import Columns
 from training.planning import plans
 from training.planning.job_views import dataset_to_json
 from training.requests import JobRequest, TuningRequest
+from training.rows.schema.schema import parse_schema
 from training.session.session import Public
 
 pytestmark = pytest.mark.home("made")
@@ -67,7 +68,7 @@ def public_of(records: int, epsilon: str = "1", features: int = 14, **more) -> P
     budget = Budget.of(epsilon, more.pop("delta", "1e-6"))
     words = more.pop("words", 0)  # so many features are categories
     names = tuple(
-        CategoricalFeature(f"f{i}", ("x", "y")) if i < words else BooleanFeature(f"f{i}") for i in range(features)
+        CategoricalFeature(f"f{i}", ("x", "y", "z")) if i < words else BooleanFeature(f"f{i}") for i in range(features)
     )
     return replace(Public(names, "y", ("a", "b"), records, Relation.ADD_REMOVE, budget, budget.delta == 0), **more)
 
@@ -96,67 +97,100 @@ def made(tmp_path_factory):
 @pytest.mark.parametrize(
     ("public", "learner"),
     [
-        (public_of(299), "lazybb"),
-        (public_of(300), "lazybb-tree"),
-        (public_of(299, words=14), "lazybb"),
-        (public_of(300, words=14), "ebm"),
-        (public_of(10**6, "8", words=5), "lazybb-tree"),
-        (public_of(300, words=6), "ebm"),
-        (public_of(300, words=50, features=50), "ebm"),
+        (public_of(399, features=4), "lazybb"),
+        (public_of(400, features=4), "lazybb-tree"),
+        (public_of(599, features=9, words=9), "lazybb"),
+        (public_of(600, features=9, words=9), "ebm"),
+        (public_of(600, features=9, words=2), "lazybb-tree"),
+        (public_of(600, features=9, words=3), "ebm"),
+        (public_of(10**6, "8", words=3), "lazybb-tree"),
+        (public_of(10**6, "8", words=4), "ebm"),
+        (public_of(1_500, words=50, features=50), "ebm"),
         (public_of(10**6, "8", words=51, features=51), "lazybb-tree"),
         (public_of(4_040 - 1, features=101), "lazybb"),
         (public_of(4_040, features=101), "lazybb-tree"),
-        (public_of(500, features=100), "lazybb-tree"),
+        (public_of(1_999, features=100), "lazybb"),
+        (public_of(2_000, features=100), "lazybb-tree"),
         (public_of(39_999, features=1000), "lazybb"),
         (public_of(40_000, features=1000), "lazybb-tree"),
-        (public_of(2_999, "0.1", words=8), "lazybb"),
-        (public_of(3_000, "0.1", words=8), "ebm"),
-        (public_of(599, words=8, relation=Relation.REPLACE_ONE), "lazybb"),
-        (public_of(600, words=8, relation=Relation.REPLACE_ONE), "ebm"),
-        (public_of(5_999, words=8, contributions=20), "lazybb"),
-        (public_of(999, classes=("a", "b", "c")), "lazybb"),
-        (public_of(1_000, classes=("a", "b", "c")), "ebm"),
+        (public_of(3_999, "0.1", words=4, features=4), "lazybb"),
+        (public_of(4_000, "0.1", words=4, features=4), "ebm"),
+        (public_of(799, words=4, features=4, relation=Relation.REPLACE_ONE), "lazybb"),
+        (public_of(800, words=4, features=4, relation=Relation.REPLACE_ONE), "ebm"),
+        (public_of(7_999, words=4, features=4, contributions=20), "lazybb"),
+        (public_of(1_333, classes=("a", "b", "c")), "lazybb"),
+        (public_of(1_334, classes=("a", "b", "c")), "ebm"),
+        (public_of(999, classes=("a", "b", "c", "d")), "lazybb"),
+        (public_of(1_000, classes=("a", "b", "c", "d")), "ebm"),
         (public_of(2_999, classes=("a", "b", "c"), delta="0"), "lazybb"),
         (public_of(10**6, classes=("a", "b", "c"), delta="0"), "ebm"),
         (replace(public_of(600, classes=("a", "b", "c"), delta="0"), pure=False), "lazybb"),
         (replace(public_of(90_000, classes=("a", "b", "c"), features=3), features=COLLIDING), "lazybb"),
         (public_of(10**6, classes=None, target_range=(0.0, 1.0)), "ebm"),
-        (public_of(600, delta="0", pure=False, words=8), "lazybb-tree"),
+        (public_of(800, delta="0", pure=False, words=8), "lazybb-tree"),
         (public_of(2_999, delta="0"), "lazybb"),
         (public_of(3_000, delta="0"), "lazybb-tree"),
-        (public_of(2_999, prevalence=(0.9, 0.1)), "lazybb"),
         (public_of(4_000, words=14, delta="0"), "lazybb-tree"),
         (public_of(100_000, words=14, delta="0"), "lazybb-tree"),
         (public_of(10_000, words=1000, features=1000), "lazybb"),
-        (public_of(10_000, words=14, prevalence=(0.9, 0.1)), "lazybb"),
         (replace(public_of(10_000, words=2, features=2), features=COLLIDING), "lazybb-tree"),
     ],
 )
 def test_the_rule_reads_public_numbers_alone(public, learner):
     found = choose(public)
     assert found.learner == learner
+    assert (
+        public.classes is None or len(public.classes) != 2 or found == choose(replace(public, prevalence=(0.99, 0.01)))
+    )
     assert found.why.endswith(learner)
     assert not hasattr(public, "rows")
 
 
 def test_the_pages_say_the_constants_of_the_rule():
     docs, share = Path(__file__).parents[2] / "docs", f"{100 * CATEGORIES_FROM:.0f} %"
-    trees = (
-        f"from {FEW}; from {RARE_FROM:,} for the rarer class's [share](#rare-classes) where one is declared, and from "
-    )
-    trees += f"{TREES_EACH} for each of more than {MANY} features; from {TREES_FROM:,} where delta is 0"
+    trees = f"from {FEW} · √features on; from {TREES_EACH} for each of more than {MANY} features"
     curves = f"{share} of the features or more categories, at most {CURVES_UP_TO} features"
+    many = f"from {MANY_CLASSES_FROM:,} over the classes on; from {TREES_FROM:,} where delta is 0"
     rows = {
-        f"| two classes | below {FEW} | `lazybb` |",
-        f"| two classes | {trees} | `lazybb-tree` |",
+        f"| two classes | below {FEW} · √features | `lazybb` |",
+        f"| two classes | {trees}; from {TREES_FROM:,} where delta is 0 | `lazybb-tree` |",
         f"| two classes, {curves} | as for trees | `ebm`, with a delta |",
-        f"| three classes or more | from {MANY_CLASSES_FROM:,}; from {TREES_FROM:,} where delta is 0 | `ebm` |",
+        f"| three classes or more | {many} | `ebm` |",
     }
     assert rows <= set((docs / "learners.md").read_text("utf-8").splitlines())
     found = (docs / "results" / "studies.md").read_text("utf-8")
     assert (
-        f"1-rules below records x epsilon of {FEW}, curves of `ebm` where {share} of at most {CURVES_UP_TO} " in found
+        f"1-rules below records x epsilon of {FEW} times the root of the features, "
+        f"curves of `ebm` where {share} of at most {CURVES_UP_TO} " in found
     )
+
+
+SPELLINGS = {
+    "category": {"type": "categorical", "values": ["0", "1"]},
+    "boolean": {"type": "boolean"},
+    "range": {"type": "numeric", "range": [0, 1], "bins": 2},
+    "edges": {"type": "numeric", "edges": [0.5]},
+}
+
+
+@pytest.mark.parametrize("records", [100, 700, 5_000, 60_000])
+@pytest.mark.parametrize("spelling", [each for each in SPELLINGS if each != "boolean"])
+def test_what_has_two_values_is_one_feature_however_it_is_declared(spelling, records):
+    """To the rule, to each learner, and to the price: `found` cut points and noise of categories alike."""
+
+    def plans_of(kind):
+        names = {f"t{at}": SPELLINGS[kind] for at in range(6)} | {"x": {"type": "numeric", "range": [0, 90]}}
+        names |= {f"c{at}": {"type": "categorical", "values": ["a", "b", "c"]} for at in range(3)}
+        body = {"target": {"name": "y", "classes": [0, 1]}, "records": records, "features": names}
+        schema = parse_schema(json.dumps(body).encode())
+        public = Public.of(schema, Relation.ADD_REMOVE, Budget.of("1", "1e-6"), False)
+        recipes = [LEARNERS[name]().recipe(public) for name in ("ebm", "lazybb", "lazybb-tree")]
+        tests = [test for test in split_tests(schema.features[:1]).intervals.tolist() if test[1] <= 1]  # of the values
+        codes = schema.features[0].encode(["0", "1"] if kind == "category" else [0.0, 1.0]).tolist()
+        releases = [[(release.purpose, many) for release, many in each.plan.runs] for each in recipes]
+        return choose(public), [each.unit for each in recipes], releases, tests, codes, public.spans
+
+    assert plans_of(spelling) == plans_of("boolean")
 
 
 def test_of_many_features_less_is_asked():

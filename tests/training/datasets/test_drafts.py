@@ -618,4 +618,4 @@ def test_what_can_be_read_in_two_ways_is_shown_to_the_steward_and_stands_in_no_d
     ):  # fmt: skip
         assert re.search(r"\s+".join(map(re.escape, cells)), told), cells
         assert not any(cell in draft for cell in cells if len(cell) > 6)
-    assert "{type: boolean} # or {type: numeric, range: [0, 1]} or" in draft
+    assert "{type: boolean} # or {type: numeric, range: [0, 1], bins: 2} or" in draft

@@ -6,7 +6,6 @@ of privacy, classes. How it was found, and that it holds on datasets left out: s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 from typing import Literal
@@ -14,7 +13,6 @@ from typing import Literal
 import numpy as np
 
 from dpserve_verify.privacy.budget import Relation
-from models.features.features import CategoricalFeature, Feature
 from training.session.session import Public
 
 Weighting = Literal["exponential", "logistic"]
@@ -84,8 +82,3 @@ def link_of(settings: Defaults) -> float:
     """
     total = float(np.sum((1 + np.arange(settings.rounds) / 5) ** -settings.decay))
     return (75 if settings.weighting == "exponential" else 56) * settings.rate / (total + 35)
-
-
-def mostly_categories(features: Sequence[Feature]) -> bool:
-    """Return whether more of them are categories than not; truths are none, for they part rows as numbers do."""
-    return 2 * sum(isinstance(feature, CategoricalFeature) for feature in features) > len(features)

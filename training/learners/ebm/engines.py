@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Relation
+from models.features.features import share_of_categories
 from training.learners.base.checks import check_word
-from training.learners.boosting.defaults import mostly_categories
 from training.learners.ebm.convex import Layout, is_sure
 from training.learners.ebm.defaults import strength
 from training.session.session import Public
@@ -20,7 +20,7 @@ def engine_rule(public: Public, balance: float | None) -> str:
     """Choose the engine where none is asked for: one convex fit where it is proved and there is much to tell, and more
     where most features are numbers, whose curves are learnt as well in epochs.
     """
-    least = CONVEX_FROM if mostly_categories(public.features) else NUMBERS_FROM
+    least = CONVEX_FROM if share_of_categories(public.features) > 0.5 else NUMBERS_FROM
     return CONVEX if strength(public) >= least and _lacking(public, balance) is None else EPOCHS
 
 

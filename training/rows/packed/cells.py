@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpserve_verify.errors import InputError
-from models.features.features import CategoricalFeature, Codes, Feature, NumericFeature, OrderedFeature
+from models.features.features import (
+    CategoricalFeature,
+    Codes,
+    Feature,
+    NumericFeature,
+    OrderedFeature,
+    has_two_values,
+)
 from training.rows import kernels
 
 UNIFORM, PARTS, OCTAVES = 4096, 64, 24
@@ -26,10 +33,13 @@ Span = tuple[float, float]
 
 def declared_ranges(features: Sequence[Feature], ends: Mapping[str, Span]) -> tuple[Span | None, ...]:
     """Return the declared range of each feature whose rows are packed in fine cells; None where it is no number, a
-    date, its cut points were declared, or there are more than MOST_NUMBERS. `ends`: as a schema has them.
+    date, its cut points were declared, it has two values, or there are more than MOST_NUMBERS. `ends`: as a schema has
+    them.
     """
     ranges = tuple(
-        ends[feature.name] if type(feature) is NumericFeature and ends[feature.name][1] > feature.edges[-1] else None
+        ends[feature.name]
+        if type(feature) is NumericFeature and not has_two_values(feature) and ends[feature.name][1] > feature.edges[-1]
+        else None
         for feature in features
     )
     return ranges if sum(span is not None for span in ranges) <= MOST_NUMBERS else (None,) * len(ranges)

@@ -85,6 +85,8 @@ class Numeric(Strict):
             return NumericFeature(name, self.edges)
         assert self.range is not None
         low, high = self.range
+        if self.bins == 2 and low == int(low) and low < low + 0.5 < high == low + 1:  # two whole numbers
+            return NumericFeature(name, (low + 0.5,))
         cuts = {low + (high - low) * j / self.bins for j in range(self.bins)}
         if self.scale == "log":
             steps = max(2, self.bins // LOG_SHARE)

@@ -148,7 +148,7 @@ ZERO_OR_ONE = Question(
     ("0", "1"),
     (
         Reading("boolean", {"type": "boolean"}, ("no", "yes")),
-        Reading("numeric", {"type": "numeric", "range": [0, 1]}, ("0", "1"), "0 .. 1"),
+        Reading("numeric", {"type": "numeric", "range": [0, 1], "bins": 2}, ("0", "1"), "0 .. 1"),
         Reading("categorical", {"type": "categorical", "values": ["0", "1"]}, ("a word", "a word"), "values: 0, 1"),
     ),
 )
