@@ -18,6 +18,7 @@ from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 import typer.main
+import yaml
 
 from accountant.access.tokens import SCOPES
 from accountant.audit.audit import audit_home
@@ -42,6 +43,7 @@ from serving.process.watch.metrics import (
     ServingGauges,
     WorthGauges,
 )
+from serving.process.watch.upkeep import MachineGauges
 from serving.rest.openapi import MEANINGS, examples, openapi
 from serving.wire import errors as doors
 from training.learners import LEARNERS
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
 
 ROOT = Path(__file__).resolve().parents[1]
+GRAFANA = ROOT / "serving" / "grafana"
 WIDE = "---\nhide: [toc]\n---\n\n"  # a page that is one table
 
 
@@ -370,11 +373,39 @@ def _figures() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
             ReachedGauges((LedgerGauges(home, JobFigures()), WorthGauges(home, [])), False),
             AuditGauges(home),
             ServingGauges(0, 0, {}),
+            MachineGauges(home.path, 0),
             ProcessGauges(0),
         ):
             for family in collector.collect():
                 end = "_total" if family.type == "counter" else ""
                 yield f"{family.name}{end}", family.type, getattr(family, "_labelnames", ()), family.documentation
+
+
+def alerts() -> str:
+    """Return a section for each alert: when it fires, what to do, and what was played that made it fire."""
+    rules, played = (yaml.safe_load((GRAFANA / name).read_text("utf-8")) for name in ("alerts.yml", "alerts_test.yml"))
+    real = {path: path.read_text("utf-8") for path in sorted((ROOT / "tests" / "serving").rglob("test_*.py"))}
+    intro = (
+        "Made of `serving/grafana/alerts.yml`, the rules themselves; [monitoring](../monitoring.md#alerts) says how "
+        "somebody hears of them. What was played: a row of values in `serving/grafana/alerts_test.yml`, or a cause on "
+        "a real server, whose `/metrics` is then judged by the rules on the labels that a cluster gives.\n\n"
+    )
+    return f"# Alerts\n\n{intro}" + "".join(_alert(rule, played["tests"], real) for rule in rules["groups"][0]["rules"])
+
+
+def _alert(rule: dict[str, Any], played: list[dict[str, Any]], real: dict[Path, str]) -> str:
+    name, says = rule["alert"], rule["annotations"]
+    causes = [
+        each["name"]
+        for each in played
+        if any(case["alertname"] == name and case["exp_alerts"] for case in each["alert_rule_test"])
+    ]
+    fires = re.compile(rf'(require_alerts|firing\().*"{name}"|"{name}" in .*firing\(')
+    causes += [f"`{path.relative_to(ROOT)}`" for path, text in real.items() if fires.search(text)]
+    shown = re.sub(r"{{ \$labels\.(\w+)[^}]*}}", r"*\1*", re.sub(r"{{ \$value[^}]*}}", "*n*", says["summary"]))
+    facts = (("says", shown), ("severity", rule["labels"]["severity"]), ("holds for", rule.get("for", "–")))
+    rows = [*facts, ("when", f"`{' '.join(rule['expr'].split())}`"), ("played", "; ".join(causes))]
+    return f"## {name}\n\n{says['description']}\n\n{table(('', ''), rows)}"
 
 
 def access() -> str:
@@ -479,6 +510,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/errors": errors,
     "reference/settings": configuration,
     "reference/metrics": figures,
+    "reference/alerts": alerts,
     "reference/access": access,
 }
 

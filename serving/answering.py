@@ -15,7 +15,7 @@ import uvicorn
 
 from serving.http.headers import LAST
 from serving.process.config.healthy import BEAT_SECONDS, Heartbeat
-from serving.process.config.startup import Listening
+from serving.process.config.startup import CERTIFICATE_END, Listening, certificate_end
 from serving.process.watch.logs import set_up
 from serving.process.workers.forks import is_orphan
 from serving.process.workers.handover import BACKLOG, ORPHAN_SECONDS, Sockets, give_sockets, is_relieved
@@ -33,6 +33,8 @@ def answer(sockets: Sockets, listening: Listening, place: Path, heartbeat: Heart
     """Answer requests until told to stop (SIGTERM), or nobody is left who would say so. The loop that answers beats."""
     set_up()
     tls = listening.tls
+    if tls is not None:
+        os.environ[CERTIFICATE_END] = str(certificate_end(tls))
 
     async def beat() -> None:
         beat_unless_lost(heartbeat)

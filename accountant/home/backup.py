@@ -1,11 +1,12 @@
 """A copy of a home from which it can be restored whole, and the restoring.
 
 The ledger decides what else belongs to the copy. What changes (`contents.Kind.KEEP`) is copied while writers write.
-Then they wait for as long as it takes to see whether any of it is another one now: where none is, a snapshot of the
-ledger is opened, else the copy is brought up to date first. Nothing is copied while they wait, so a disk that stands
-still holds up the backup alone. What owners reported comes after the snapshot: it only grows. Then the snapshot itself,
-as SQLite whatever the database; then rows, bundles and statements, those whose entry the snapshot has. So the copy is
-the home of one moment, however long it takes.
+Then a snapshot of the ledger is opened, and the files are looked at once more: where none is another one than was
+copied, all of them were as they are at the moment of the snapshot; else the copy is brought up to date, and another
+snapshot is opened. What a writer had half done then is half done in the copy, as where the power fails, and is made
+good when it is opened. So no writer waits, wherever the backup stands still. What owners reported comes after the
+snapshot: it only grows. Then the snapshot itself, as SQLite whatever the database; then rows, bundles and statements,
+those whose entry the snapshot has. So the copy is the home of one moment, however long it takes.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Mapping
-from contextlib import closing, suppress
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +27,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection, select
 
 from accountant.home import Home, place
+from accountant.home.backup_time import note_backup
 from accountant.home.contents import LEDGER, MARK, Kind, files_in, place_of
 from accountant.home.table_copies import copy_rows
 from accountant.log import stored_proofs
@@ -58,8 +61,8 @@ class Backup:
 
 
 def back_up(home: Home, to: Path) -> Backup:
-    """Copy a home, whatever runs on it, into the folder `to`, which is new or empty. Writers wait while files are
-    looked at, never while any is copied.
+    """Copy a home, whatever runs on it, into the folder `to`, which is new or empty, and note in the home that it was.
+    No writer waits.
 
     Raises InputError where `to` cannot be used; LedgerUnavailable where the database cannot, or where too much changes
     all the time.
@@ -68,9 +71,9 @@ def back_up(home: Home, to: Path) -> Backup:
         raise InputError(f"backup={to}: lies in the home; name a folder elsewhere, on another disk")
     _make_empty("backup", to)
     database = home.ledger.log.database
-    done = Backup(0)
-    with database.reading() as snapshot:
-        done.entries = _copy_changing(home.path, to, done, database, snapshot)
+    done, began = Backup(0), time.time()
+    with _moment(home.path, to, done, database) as snapshot:
+        done.entries = size(snapshot)
         engines.disable_timeout(snapshot)
         root = Tree(snapshot).root()
         copy = Store(f"sqlite:///{(to / LEDGER).absolute()}")
@@ -94,11 +97,13 @@ def back_up(home: Home, to: Path) -> Backup:
     os.sync()  # before the manifest, which says that all is there
     manifest = json.dumps({**body, "files": done.files}, indent=1)
     replace_file(to / MANIFEST, manifest.encode(), PRIVATE)
+    note_backup(home.path, began)
     return done
 
 
-def _copy_changing(home: Path, to: Path, done: Backup, database: Store, snapshot: Connection) -> int:
-    """Copy what changes as it is at the moment in which the snapshot begins; return the number of its entries."""
+@contextmanager
+def _moment(home: Path, to: Path, done: Backup, database: Store) -> Iterator[Connection]:
+    """Copy what changes as it is at the moment of a snapshot of the ledger, and yield that."""
     copied: dict[str, Stamp] = {}
     for _ in range(TRIES):
         before = _changing(home)
@@ -111,9 +116,11 @@ def _copy_changing(home: Path, to: Path, done: Backup, database: Store, snapshot
                     (to / path).unlink(missing_ok=True)
                     _copy(home, to, path, done)
         copied = before
-        with database.writing():
+        with database.reading() as snapshot:
+            size(snapshot)  # a snapshot begins with what is asked first
             if _changing(home) == copied:
-                return size(snapshot)
+                yield snapshot
+                return
     raise LedgerUnavailable(
         f"backup={to}: keys, jobs or decisions changed {TRIES} times while they were copied; ask again"
     )
@@ -252,6 +259,7 @@ def restore(source: Path, environment: Mapping[str, str] = os.environ, mark: Pat
         shutil.rmtree(path, ignore_errors=True)
         raise
     home.ledger.log.database.close()
+    note_backup(path, time.time())
     rebuilt = (name for name in files_in(path) if (known := place_of(name)) and known.kind is Kind.REBUILD)
     return Restored(manifest["entries"], len(manifest["files"]), manifest["made"], tuple(rebuilt))
 

@@ -47,6 +47,7 @@ PLACES = (
     Place("keys.*/**", Kind.NEVER, "keys that were being made"),
     Place("trust.json", Kind.REBUILD, "public keys and origin, for auditors"),
     Place("witnessed", Kind.KEEP, "the newest checkpoint that witnesses cosigned"),
+    Place("backed-up.json", Kind.NEVER, "when the newest good backup was made"),
     Place("first-token", Kind.NEVER, "the admin token of the first start, until it is taken from there"),
     Place("schemas/*", Kind.KEEP, "copies of the datasets' schemas, for servers without rows"),
     Place("datasets/**.partial/**", Kind.NEVER, "rows that are being packed"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 import os
 import sys
 import time
@@ -16,8 +17,10 @@ from pathlib import Path
 
 from accountant.home import local
 from dpserve_verify.system.files import PRIVATE, replace_file
+from serving.process.config.settings import ServerSettings
 from serving.process.tokens import digest, new_code
 
+LOG = logging.getLogger("dpserve.launch")
 FIRST_TOKEN = "first-token"  # the file in the home
 LINK = "run/sign-in"  # of this machine
 LINK_SECONDS = 900
@@ -37,7 +40,10 @@ def print_link(home: Path, url: str, host: str) -> None:
     body = {"digest": digest(code), "until": time.time() + LINK_SECONDS}
     replace_file(place, json.dumps(body).encode(), PRIVATE)
     words = f"Sign in as the first admin, once, within {LINK_SECONDS // 60} minutes: {url}/ui/login#{code}"
-    print(words, file=sys.stderr, flush=True)
+    if ServerSettings().log_format == "json":
+        LOG.info(words)
+    else:
+        print(words, file=sys.stderr, flush=True)
 
 
 def redeem(home: Path, code: str) -> str:

@@ -18,6 +18,7 @@ from accountant.home import Home
 from accountant.ledger.job_counts import JobFigures
 from dpserve_verify.errors import DpserveError, LedgerUnavailable
 from serving.process.config.settings import ServerSettings
+from serving.process.config.startup import CERTIFICATE_END
 from serving.process.registry import Registry
 from serving.process.tokens import Bearer, Rights, rights
 from serving.process.watch.history import History
@@ -44,6 +45,7 @@ class ServingState:
         self.history = History()
         self.stopping = False
         self._stopping = os.environ.get("DPSERVE_STOPPING", "")
+        self.certificate_end = float(os.environ.get(CERTIFICATE_END) or 0)  # 0: it serves none
         self.root = int(os.environ.get(WORKER_PARENT) or os.getpid())  # `dpserve serve`, which began this one
         self._home: Home | None = None
         self._rights: Rights | None = None

@@ -26,6 +26,7 @@ from serving.process.watch.metrics import (
     WorthGauges,
     render,
 )
+from serving.process.watch.upkeep import MachineGauges
 from serving.rest import json_schemas
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import known_query
@@ -40,8 +41,8 @@ async def metrics(request: Request) -> Response:
     standings = Counter(line["state"] for line in lines)
     models = ServingGauges(serving.registry.loaded, serving.registry.refused, standings)
     of_ledger = ReachedGauges((LedgerGauges(home, serving.figures), WorthGauges(home, lines)), serving.is_away)
-    processes = ProcessGauges(serving.root)
-    collectors = (of_ledger, AuditGauges(home), models, processes)
+    machine = MachineGauges(home.path, serving.certificate_end)
+    collectors = (of_ledger, AuditGauges(home), models, machine, ProcessGauges(serving.root))
     return Response(await in_thread(render, collectors), media_type=CONTENT_TYPE_LATEST)
 
 

@@ -159,21 +159,21 @@ def test_a_file_that_the_table_lacks_is_named_and_rows_that_are_away_are(home, t
     (home.path / "notes.txt").unlink()  # the fixture looks for such files in every home
 
 
-def stop_at_a_copy(place_of_home: dict[str, str], to: Path) -> int:
-    """Begin a backup in a process of its own, which stops as it copies its third file; its number."""
+def stopped(place_of_home: dict[str, str], to: Path, what: str, times: int) -> int:
+    """Begin a backup in a process of its own, which stops before it does this for so many times; its number."""
     child = os.fork()
     if child:
         assert os.WIFSTOPPED(os.waitpid(child, os.WUNTRACED)[1])
         return child
-    write, copied = backup._write, []
+    does, done = getattr(backup, what), []
 
-    def stop_once(source: Path, target: Path) -> str:
-        copied.append(target)
-        if len(copied) == 3:
+    def stop_once(*arguments: object) -> object:
+        done.append(arguments)
+        if len(done) == times:
             os.kill(os.getpid(), signal.SIGSTOP)
-        return write(source, target)
+        return does(*arguments)
 
-    backup._write = stop_once
+    setattr(backup, what, stop_once)
     try:
         backup.back_up(Home.open(place_of_home), to)
         os._exit(0)
@@ -181,15 +181,23 @@ def stop_at_a_copy(place_of_home: dict[str, str], to: Path) -> int:
         os._exit(1)
 
 
-def test_a_backup_that_stands_still_keeps_nobody_from_writing(begun, tmp_path):
-    """Its process is stopped while it copies, and goes on: what was written meanwhile is in the copy."""
+@pytest.mark.parametrize(
+    ("what", "times", "later"),
+    [("_write", 3, True), ("_changing", 2, True), ("copy_rows", 1, False), ("_digest", 1, False)],
+    ids=["copies a file", "looks at files beside its snapshot", "copies the ledger", "reads its copy"],
+)
+def test_a_backup_that_stands_still_keeps_nobody_from_writing(begun, tmp_path, monkeypatch, what, times, later):
+    """Its process is stopped at each step, and goes on: what was written meanwhile is in the copy, where its moment is
+    not over.
+    """
     home = begun(registration())
-    where = place(home.path)
+    where, before = place(home.path), home.ledger.log.size()
     home.ledger.log.database.close()
-    child = stop_at_a_copy(where, tmp_path / "copy")
+    monkeypatch.setattr(engines, "WAIT_SECONDS", 3.0)  # who waits longer is refused
+    child = stopped(where, tmp_path / "copy", what, times)
     try:
         home = Home.open(where)
-        reserve(home.ledger)  # who waits at all is refused after half a minute
+        reserve(home.ledger)
         (home.path / "notes.json").write_text('{"datasets": {}}')
         size = home.ledger.log.size()
     finally:
@@ -197,32 +205,11 @@ def test_a_backup_that_stands_still_keeps_nobody_from_writing(begun, tmp_path):
         status = os.waitpid(child, 0)[1]
     assert os.waitstatus_to_exitcode(status) == 0
     there = {"DPSERVE_HOME": str(tmp_path / "restored")}
-    assert backup.restore(tmp_path / "copy", there).entries == size
+    assert backup.restore(tmp_path / "copy", there).entries == (size if later else before)
     again = Home.open(there)
-    assert (again.path / "notes.json").read_text() == '{"datasets": {}}'
+    assert (again.path / "notes.json").exists() is later
     assert audit_home(again).problems == ()
     for each in (home, again):
-        each.ledger.log.database.close()
-
-
-@pytest.mark.parametrize("begun", ["postgresql"], indirect=True)
-def test_a_backup_that_stands_still_while_others_wait_gives_up_and_they_go_on(begun, tmp_path, monkeypatch):
-    """The server ends its session, and the next writer's turn comes."""
-    home = begun(registration())
-    second, look, looks = Home.open(place(home.path)), backup._changing, []
-    monkeypatch.setattr(engines, "IDLE_SECONDS", 0.5)
-
-    def stand_still(path: Path) -> dict:
-        looks.append(path)
-        if len(looks) == 2:
-            reserve(second.ledger)
-        return look(path)
-
-    monkeypatch.setattr(backup, "_changing", stand_still)
-    with pytest.raises(LedgerUnavailable):
-        backup.back_up(home, tmp_path / "copy")
-    assert len(looks) == 2
-    for each in (home, second):
         each.ledger.log.database.close()
 
 

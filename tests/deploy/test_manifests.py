@@ -210,6 +210,22 @@ def test_services_of_other_files_have_no_power_and_write_to_volumes_alone(file):
     assert {key for key in told if key.startswith("DPSERVE")} <= known | {"DPSERVE_AGGREGATOR_TOKEN"}
 
 
+@pytest.mark.parametrize("file", ["compose.yaml", "compose.federation.yaml", "compose.cluster.yaml"])
+def test_no_service_takes_the_memory_of_the_others(file):
+    """What no limit holds is ended by the system where all is gone, and it may be the database. Ours have what pods
+    have.
+    """
+    services = yaml.safe_load((DEPLOY / file).read_text())["services"]
+    inherits = {("compose.cluster.yaml", "worker")}  # the one of compose.yaml, with another image
+    assert {name for name, service in services.items() if "mem_limit" not in service} == {
+        name for where, name in inherits if where == file
+    }
+    pods = {"service": "dpserve", "worker": "dpserve-worker"}
+    for name, pod in pods.items() if file == "compose.yaml" else ():
+        (container,) = PODS[pod]["spec"]["containers"]
+        assert container["resources"]["limits"]["memory"].lower().removesuffix("i") == services[name]["mem_limit"]
+
+
 def test_settings_are_ours():
     known = {setting.name for setting in all_settings({})}
     texts = (CONTAINERFILE, (DEPLOY / "compose.yaml").read_text(), (BASE / "settings.yaml").read_text())

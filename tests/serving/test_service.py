@@ -631,7 +631,7 @@ def test_counts_add_up_over_the_workers(server):
 
 def test_ledger_figures_are_the_ledgers(server):
     budget = server.get("/v1/datasets/adult").json()["budget"]
-    assert metric(server, "dpserve_epsilon_total", dataset="adult") == 20
+    assert metric(server, "dpserve_epsilon", dataset="adult") == 20
     assert metric(server, "dpserve_epsilon_spent", dataset="adult") == float(budget["spent"]["epsilon"])
     assert metric(server, "dpserve_budget_left_ratio", dataset="adult") == pytest.approx(
         float(budget["left"]["share"]), abs=1e-6

@@ -35,6 +35,7 @@ HOST, PORT, AUDIT_SECONDS, DRAIN_SECONDS, JOB_WORKERS = (
 )  # of `dpserve serve`; its flags show them
 SERVER_BYTES, SERVING_BYTES, TRAINING_BYTES = 128 << 20, 64 << 20, 128 << 20  # of all processes, one, a job's beside
 SHARED, OWN = ("models", "jobs"), ("logs", "run")
+CERTIFICATE_END = "DPSERVE_CERTIFICATE_END"  # of the one that this process serves, for its metrics
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,11 @@ def _check_tls(tls: Tls) -> None:
             f"--tls-cert={tls.certificate}: is good from {certificate.not_valid_before_utc:%Y-%m-%d} to "
             f"{certificate.not_valid_after_utc:%Y-%m-%d}, not today; renew it"
         )
+
+
+def certificate_end(tls: Tls) -> float:
+    """Return when the certificate ends, in seconds since 1970."""
+    return x509.load_pem_x509_certificate(tls.certificate.read_bytes()).not_valid_after_utc.timestamp()
 
 
 def log_when_ready(listening: Listening) -> bool:

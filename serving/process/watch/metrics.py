@@ -35,6 +35,7 @@ from models.store.standing import Standing
 from models.worth.statements import judgements
 from serving.process.watch.access_log import note_subject
 from serving.process.watch.audit_runs import read_last
+from serving.process.watch.upkeep import upkeep
 
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 WAIT_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -177,7 +178,7 @@ class ReachedGauges(Collector):
 
 @dataclass(frozen=True, eq=False)
 class LedgerGauges(Collector):
-    """Budgets, jobs and the queue. `jobs`: kept by the caller, so that a job that ended is read once."""
+    """Budgets, jobs, the queue, what is kept up. `jobs`: kept by the caller, so that a job that ended is read once."""
 
     home: Home
     jobs: JobFigures
@@ -197,7 +198,9 @@ class LedgerGauges(Collector):
         yield from _holdout_and_person(self.home, datasets)
         yield from _by_family(families_of(datasets))
         yield self._jobs()
-        yield _gauge("dpserve_ledger_size", "Entries of the ledger.", self.home.ledger.log.size())
+        with self.home.ledger.log.signed() as signed:
+            yield _gauge("dpserve_ledger_size", "Entries of the ledger.", signed.size)
+            yield from upkeep(self.home, signed, retired)
         yield from self._queue()
 
     def _jobs(self) -> Metric:
@@ -331,7 +334,7 @@ def _budgets(datasets: Sequence[Dataset]) -> Iterable[Metric]:
     gauges = _gauges(
         ["dataset"],
         epsilon_spent="Epsilon spent, converted at delta; above a total that was lowered since.",
-        epsilon_total="Epsilon in all.",
+        epsilon="Epsilon in all.",
         epsilon_largest="The largest total epsilon that was ever in force: what is promised.",
         budget_left_ratio="Share neither spent nor reserved, of the account of which least is left; of a dataset that "
         "has grown, on the block with most room.",
@@ -346,7 +349,7 @@ def _budgets(datasets: Sequence[Dataset]) -> Iterable[Metric]:
     for dataset in datasets:
         name, most, now = dataset.registration.name, dataset.most_used, left(dataset)
         gauges["epsilon_spent"].add_metric([name], float(most.epsilon_of(most.used - most.reserved)))
-        gauges["epsilon_total"].add_metric([name], float(most.budget.epsilon))
+        gauges["epsilon"].add_metric([name], float(most.budget.epsilon))
         gauges["epsilon_largest"].add_metric([name], float(most.largest))
         gauges["budget_left_ratio"].add_metric([name], now.share)
         gauges["epsilon_one_job"].add_metric([name], float(now.job.epsilon))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import re
 
 import pytest
@@ -17,6 +19,7 @@ from accountant.home.notes import Note, note_of, notes, write_note
 from dpserve_verify.errors import InputError
 from serving.cli.server import new_home
 from serving.process import first_sign_in
+from serving.process.watch import logs
 from training.datasets.drafts import sample, steps
 
 ROWS = 1200
@@ -79,6 +82,19 @@ def test_no_link_is_printed_where_a_store_of_logs_may_keep_it_or_nobody_needs_it
     (site.home.path / "first-token").unlink()
     assert printed(site, capsys) == []
     assert follow(site, code).headers["location"].startswith("/ui/login?refused=link"), "the old one is good no more"
+
+
+def test_the_link_is_a_line_of_the_log_where_lines_are_read_by_programs(site, capsys, monkeypatch):
+    monkeypatch.setenv("DPSERVE_LOG_FORMAT", "json")
+    handlers = logging.getLogger().handlers[:]
+    try:
+        logs.set_up()
+        capsys.readouterr()
+        first_sign_in.print_link(site.home.path, "http://127.0.0.1:3000", "127.0.0.1")
+    finally:
+        logging.getLogger().handlers = handlers
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(r"/ui/login#[\w-]{43}$", json.loads(line)["message"])
 
 
 def test_sample_data_is_registered_by_one_button_and_marked(site):

@@ -121,7 +121,7 @@ def test_budgets_are_the_ledgers(home):
     found = samples(LedgerGauges(home, JobFigures()), ServingGauges(3, 1, {"candidate": 2}))
     for dataset in home.ledger.datasets():
         label = ("dataset", dataset.registration.name)
-        assert found["dpserve_epsilon_total", label] == float(dataset.budget.epsilon)
+        assert found["dpserve_epsilon", label] == float(dataset.budget.epsilon)
         assert found["dpserve_budget_left_ratio", label] == pytest.approx(
             float(describe_budget(dataset)["left"]["share"]), abs=1e-6
         )
@@ -136,7 +136,7 @@ def test_a_retired_dataset_alarms_nobody_until_it_is_taken_up_again(home):
     figures = lambda name: {key for key in samples(LedgerGauges(home, JobFigures())) if ("dataset", name) in key}  # noqa: E731
     name, *others = [each.registration.name for each in home.ledger.datasets()]
     before, beside = figures(name), [figures(other) for other in others]
-    assert {"dpserve_budget_left_ratio", "dpserve_epsilon_total"} <= {key[0] for key in before}
+    assert {"dpserve_budget_left_ratio", "dpserve_epsilon"} <= {key[0] for key in before}
     why = Why("test", "the study has ended")
     archive(home.ledger, "dataset", name, why)
     assert {key[0] for key in figures(name)} <= {"dpserve_jobs_total", "dpserve_refusals_total"}  # what was counted

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import socket
@@ -19,6 +20,7 @@ from pathlib import Path
 import httpx
 import pytest
 import warm
+from alarms import require_alerts
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -360,6 +362,17 @@ def test_audits_when_asked(running):
     assert running.client.get("/v1/audits/last").json() == found
     assert found["at"] >= asked.json()["asked"]
     assert not audit_runs.is_asked(running.home.path)
+
+
+@pytest.mark.server
+@pytest.mark.system("promtool")
+def test_metrics_say_when_the_certificate_ends(running):
+    """Two days: each server's own alarm, and no other."""
+    audit_runs.run_audit(running.home)
+    page = running.client.get("/metrics").text
+    (end,) = re.findall(r"^dpserve_tls_not_after_timestamp_seconds (\S+)$", page, re.M)
+    assert float(end) == x509.load_pem_x509_certificate(running.trusted.read_bytes()).not_valid_after_utc.timestamp()
+    require_alerts(page, [], of_each=["DpserveCertificateEnds"])
 
 
 @pytest.mark.server

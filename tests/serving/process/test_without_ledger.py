@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import ledgers
 import pytest
 import warm
+from alarms import require_alerts
 from faulty_wire import SilentWire
 from in_process import Site
 from ledgers import place
@@ -26,6 +27,7 @@ from accountant.store import postgres_timeout
 from serving.app import DOORS
 from serving.process import state
 from serving.process.tokens import new_token
+from serving.process.watch import audit_runs
 from training.jobs import job
 from training.requests import JobRequest
 
@@ -101,14 +103,20 @@ def test_predictions_go_on_while_the_ledger_cannot_be_asked_and_no_longer_than_i
     assert (predict(far, "shop"), predict(far, "kin"), ready(far)) == (401, 200, 200)
 
 
-def figures(far) -> dict[str, float]:
+def page(far) -> str:
     answer = far.site.bear(far.secrets["all"], "GET", "/metrics")
     assert answer.status_code == 200
-    return {each.name: each.value for family in text_string_to_metric_families(answer.text) for each in family.samples}
+    return answer.text
 
 
+def figures(far) -> dict[str, float]:
+    return {each.name: each.value for family in text_string_to_metric_families(page(far)) for each in family.samples}
+
+
+@pytest.mark.system("promtool")
 def test_the_metrics_that_need_no_ledger_are_there_while_it_is_away_and_say_so(far):
     """Also before the look that finds it: what was begun and got no answer is left out as a whole."""
+    audit_runs.run_audit(far.near)
     before = figures(far)
     assert (before["dpserve_ledger_reachable"], before["dpserve_models_loaded"]) == (1, 1)
     of_ledger = {"dpserve_ledger_size", "dpserve_epsilon_spent", "dpserve_queue_length"}
@@ -122,6 +130,7 @@ def test_the_metrics_that_need_no_ledger_are_there_while_it_is_away_and_say_so(f
         assert not of_ledger & now.keys()
         assert {"dpserve_audit_ok", "dpserve_requests_total"} <= now.keys()
     assert far.wire.messages == messages  # nobody waits for what is known to be away
+    require_alerts(page(far), ["DpserveLedgerAway"])
     far.wire.silent.clear()
     far.state.refresh(True)
     assert figures(far)["dpserve_ledger_reachable"] == 1

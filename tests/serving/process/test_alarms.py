@@ -1,0 +1,148 @@
+"""Causes of alerts, played on a real server: what its `/metrics` says then, and which alerts fire on that."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from decimal import Decimal
+
+import pytest
+from alarms import require_alerts
+from histories import log_vkey
+from prometheus_client.parser import text_string_to_metric_families
+from small_home import ROOT, adult_home, dpserve, free_port, running, until
+from witness_server import Witness
+
+from accountant.home.backup_time import note_backup
+from training.jobs import job, schedule
+from training.requests import JobRequest
+
+pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.system("promtool", "unshare")]
+ASKED = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.05", "parameters": {"rounds": 5}}
+OWN_DISK = 'mount -t tmpfs -o size=64m,mode=0700 tmpfs "$DPSERVE_LOCAL" && exec "$@"'
+
+
+@pytest.fixture(scope="module")
+def witnesses(tmp_path_factory):
+    """Begins a witness of a home's log, by its name."""
+    folder = tmp_path_factory.mktemp("witnesses")
+    with ExitStack() as stack:
+        yield lambda home, name: stack.enter_context(Witness(name, folder, [log_vkey(home)]))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, witnesses):
+    """Doors without a worker; what is of this machine alone lies on a disk of its own, of 64 MB."""
+    folder, port = tmp_path_factory.mktemp("watched"), free_port()
+    home, local, policy = adult_home(folder, 2), folder / "local", folder / "policy"
+    local.mkdir(mode=0o700)
+    job.train(home, JobRequest.of(ASKED), by="test")
+    policy.write_text(f"{witnesses(home, 'first').line()}quorum first\n")
+    settings = {"DPSERVE_LOCAL": str(local), "DPSERVE_WITNESS_POLICY": str(policy), "DPSERVE_JOB_WORKERS": "0"}
+    command = ["unshare", "--mount", "sh", "-c", OWN_DISK, "sh", sys.executable, "-m", "serving.cli", "serve"]
+    command += ["--port", str(port), "--workers", "1"]
+    with running(home.path, command, port, folder, subprocess.Popen, DPSERVE_AUDIT_SECONDS="3600", **settings) as found:
+        assert dpserve(home.path, "ledger", "witness", "--policy", str(policy)).returncode == 0
+        until(lambda: value(found, "dpserve_audit_timestamp_seconds"), "the first audit was made")
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def quiet(server):
+    """Nothing fires once a cause is gone, and so before the next."""
+    yield
+    require_alerts(page(server), [])
+
+
+def page(server) -> str:
+    answer = server.ask_again("GET", "/metrics", scope="audit")
+    assert answer.status_code == 200
+    return answer.text
+
+
+def value(server, name: str, **labels: str) -> float | None:
+    samples = (each for family in text_string_to_metric_families(page(server)) for each in family.samples)
+    return next((each.value for each in samples if each.name == name and labels.items() <= each.labels.items()), None)
+
+
+def test_a_disk_is_nearly_full(server):
+    filler = f"/proc/{server.process.pid}/root{server.given['DPSERVE_LOCAL']}/run/filler"
+    assert value(server, "dpserve_disk_size_bytes", folder="local") == 64 << 20
+    with open(filler, "wb") as file:
+        file.write(bytes(60 << 20))
+    try:
+        assert value(server, "dpserve_disk_free_bytes", folder="local") <= 4 << 20
+        require_alerts(page(server), [], of_each=["DpserveDiskNearlyFull"])
+    finally:
+        (ROOT / filler).unlink()
+
+
+def test_a_backup_fails(server, tmp_path):
+    copy, yesterday = tmp_path / "copy", time.time() - 27 * 3600
+    note_backup(server.path, yesterday)
+    copy.mkdir()
+    (copy / "other").touch()
+    assert dpserve(server.path, "backup", str(copy)).returncode == 2
+    assert value(server, "dpserve_backup_timestamp_seconds") == pytest.approx(yesterday)
+    require_alerts(page(server), ["DpserveBackupOld"])
+    assert dpserve(server.path, "backup", str(tmp_path / "good")).returncode == 0
+
+
+def test_before_the_first_backup_the_age_of_the_home_counts(server):
+    (server.path / "backed-up.json").unlink(missing_ok=True)
+    assert 0 < time.time() - value(server, "dpserve_backup_timestamp_seconds") < 3600
+
+
+def test_jobs_wait_for_rows(server):
+    home, (rows,) = server.home, [path for path in (server.path / "datasets").iterdir() if path.is_dir()]
+    submitted = job.submit(home, JobRequest.of(ASKED), by="test")
+    rows.rename(rows.with_suffix(".away"))
+    try:
+        assert dpserve(server.path, "worker", "--once").returncode == 0
+        assert value(server, "dpserve_queue_left", why="rows") == 1
+        require_alerts(page(server), ["DpserveJobsWaitForRows"])
+    finally:
+        rows.with_suffix(".away").rename(rows)
+    assert dpserve(server.path, "worker", "--once").returncode == 0
+    assert home.ledger.job(submitted.seq).public_state == "issued"
+
+
+def test_a_schedule_is_late_and_then_stops(server):
+    """A quota refuses it. Where its dataset is retired, or it is removed, nobody waits for it."""
+    home, since = server.home, int(time.time()) - 5400
+    schedule.add(home, schedule.make_schedule(home, "hourly", "hour", ASKED, "test", since, token=None))
+    assert value(server, "dpserve_schedule_next_timestamp_seconds", schedule="hourly") == since
+    require_alerts(page(server), ["DpserveScheduleLate"])
+    assert dpserve(server.path, "worker", "--once").returncode == 0
+    assert value(server, "dpserve_schedule_last_timestamp_seconds", schedule="hourly") == since + 3600
+    assert value(server, "dpserve_schedule_next_timestamp_seconds", schedule="hourly") == since + 7200
+    home.ledger.set_quota("adult", "test", Decimal("0.001"), "a test", "steward")
+    assert schedule.submit_due(home, lambda: since + 7300) == []
+    require_alerts(page(server), ["DpserveScheduleStopped"])
+    assert dpserve(server.path, "dataset", "retire", "adult", "--reason", "over").returncode == 0
+    require_alerts(page(server), [])
+    assert dpserve(server.path, "dataset", "restore", "adult", "--reason", "again").returncode == 0
+    require_alerts(page(server), ["DpserveScheduleStopped"])
+    assert dpserve(server.path, "schedule", "remove", "hourly").returncode == 0
+
+
+def test_a_witness_does_not_sign(server, witnesses):
+    file, home = server.given["DPSERVE_WITNESS_POLICY"], server.home
+    before, second = (ROOT / file).read_text(), witnesses(home, "second")
+    members = before.replace("quorum first\n", second.line() + "group either any first second\nquorum either\n")
+    (ROOT / file).write_text(members)
+    assert value(server, "dpserve_witness_timestamp_seconds", witness="second") == 0
+    assert value(server, "dpserve_witness_behind_entries", witness="second") == home.ledger.log.size()
+    require_alerts(page(server), ["DpserveWitnessBehind"])
+    (ROOT / file).write_text("quorum all\n")
+    require_alerts(page(server), ["DpserveWitnessBehind"])  # a policy that nobody can read is not no policy
+    (ROOT / file).write_text(members)
+    assert dpserve(server.path, "ledger", "witness", "--policy", file).returncode == 0
+    assert value(server, "dpserve_witness_behind_entries", witness="second") == 0
+
+
+def test_a_model_is_revoked(server):
+    assert dpserve(server.path, "key", "revoke", "adult@1", "--reason", "a test").returncode == 0
+    until(lambda: value(server, "dpserve_model_versions", state="revoked") == 1, "it is seen")
