@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from typing import Annotated, Any
 
 import typer
 
+from accountant.errors import BudgetRefused
 from accountant.ledger.families.left import left_words
 from dpserve_verify.privacy.budget import short_delta
 from models.worth.words import short_worth
@@ -18,17 +20,27 @@ from training.learners.job_words import STATES, closing, short_reason
 from training.requests import JobRequest
 
 EVALUATION = "evaluation"
+STEPS = tuple(map(Decimal, ("0.1", "0.2", "0.5", "1", "2", "4", "8")))  # of epsilon, in a curve
 
 
 @takes_request(JobRequest, "dataset", without=("tuning", "promote", "idempotency_key"))
-def plan(asked: JobRequest, verbose: Verbose = False, json: Json = False) -> None:
+def plan(
+    asked: JobRequest,
+    curve: Annotated[bool, typer.Option("--curve", help="Also at smaller and larger epsilons, side by side.")] = False,
+    verbose: Verbose = False,
+    json: Json = False,
+) -> None:
     """Price a job: what it would cost, and how much of the budget would be used. Spends nothing.
 
     \b
     dpserve plan adult --epsilon 0.5
     dpserve plan adult --learner lazybb --epsilon 0.5
     dpserve plan adult --epsilon 0.5 --evaluate 0.25
+    dpserve plan adult --epsilon 0.5 --curve
     """
+    if curve:
+        bodies = _ask_curve(asked)
+        return show(json, {"curve": bodies}, _curve_text(bodies))
     with show_busy("pricing"):
         body = backend().ask(plan_job, body=asked)
     then = body.get("evaluation")
@@ -48,6 +60,34 @@ def plan(asked: JobRequest, verbose: Verbose = False, json: Json = False) -> Non
         *(_details(body) if verbose else []),
     ]
     show(json, body, align_columns(lines))
+
+
+def _ask_curve(asked: JobRequest) -> list[dict[str, Any]]:
+    """Return the plans of a job at its epsilon and at those of STEPS, up to the largest that fits. BudgetRefused where
+    the job itself does not fit.
+    """
+    bodies, own = [], Decimal(str(asked.epsilon))
+    for epsilon in sorted({own, *STEPS}):
+        with show_busy(f"pricing epsilon {epsilon}"):
+            try:
+                bodies.append(backend().ask(plan_job, body=replace(asked, epsilon=str(epsilon))))
+            except BudgetRefused:
+                if epsilon <= own:
+                    raise
+                break
+    return bodies
+
+
+def _curve_text(bodies: list[dict[str, Any]]) -> str:
+    rows: list[tuple[str, ...]] = [("EPSILON", "LEARNER", "EXPECT", "USED AFTER IT", "MORE LIKE IT")]
+    for body in bodies:
+        hope, expect = body["expected"], "-"
+        if hope is not None:
+            auroc = hope["auroc"]
+            expect = f"AUROC {auroc['low']:.2f} to {auroc['high']:.2f}" if hope["better"] else "no better than guessing"
+        after = left_words(body["left"]).partition(" of the budget")[0]
+        rows.append((body["epsilon"], body["learner"], expect, after, str(body["left"]["jobs"])))
+    return align_columns(rows)
 
 
 def _details(body: dict[str, Any]) -> list[tuple[str, str]]:

@@ -33,6 +33,7 @@ READS = (
     "dataset list",
     "dataset show adult",
     f"plan adult {FEW}",
+    f"plan adult {FEW} --curve",
     f"plan adult {FEW} --model mine --evaluate 0.1",
     "tune adult --learner lazybb --epsilon 1 --grid rounds=20,40 --plan",
     "evaluate adult --dataset adult --epsilon 0.1 --plan",

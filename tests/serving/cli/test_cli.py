@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import time
+from decimal import Decimal
 from hashlib import sha256
 
 import onnxruntime
@@ -29,6 +30,7 @@ from models.store.loading import load_verified
 from serving.cli import terminal
 from serving.cli.app import CORE, OWNERS, PEOPLE, TREE, app, run
 from serving.cli.requests import key_values
+from serving.cli.train import STEPS
 from serving.cli.tree import Branch
 from serving.process.tokens import digest, good_bearers
 from training.jobs.job import submit
@@ -298,6 +300,22 @@ def test_plan_has_its_keys_and_spends_nothing(home, said):
     code, body, _ = said("plan", "adult", "--learner", "lazybb", "--epsilon", "0.5")
     assert code == 0
     assert {"dataset", "learner", "epsilon", "delta", "rounds", "left", "model", "certificate"} <= body.keys()
+    assert size(home) == before
+
+
+def test_a_curve_is_of_plans_up_to_the_largest_that_fits(home, said, capsys):
+    before = size(home)
+    asked = ("plan", "adult", "--learner", "lazybb", "--epsilon", "0.3")
+    code, body, _ = said(*asked, "--curve")
+    assert code == 0
+    sizes = [Decimal(each["epsilon"]) for each in body["curve"]]
+    assert sizes == sorted({Decimal("0.3"), *[step for step in STEPS if step <= sizes[-1]]})
+    assert said(*asked)[1] == body["curve"][sizes.index(Decimal("0.3"))]
+    (refused,) = [step for step in STEPS if step > sizes[-1]][:1]
+    assert said(*asked[:-1], str(refused))[0] == 3
+    assert run([*asked, "--curve"]) == 0
+    assert capsys.readouterr().out.count("AUROC") + 1 >= len(sizes)
+    assert said(*asked[:-1], "50", "--curve")[0] == 3
     assert size(home) == before
 
 
