@@ -15,7 +15,7 @@ from dpserve_verify.certificates.plain_words import meaning
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.formats.canonical import whole_number
 from dpserve_verify.privacy.budget import Budget, Relation, parse_relation
-from models.features.written import DELIMITERS, PLAIN, list_encodings
+from models.features.written import DELIMITERS, Form, list_encodings
 from serving.http.routes import Door, access, in_thread, state, with_prices
 from serving.pages.datasets import every_dataset, offers
 from serving.pages.parts.ui import FORM, form_fields, page, parse_form, see_other
@@ -112,7 +112,7 @@ async def _page(
     }
     text = await in_thread(_store(request).schema_text, draft)
     records = re.search(r"^records: (\d+)", text, re.MULTILINE)
-    form_of_file = draft.form or (draft.proposal or {}).get("format", {})
+    form_of_file = Form(**(draft.first_rows or {}).get("form", {}))
     named = [name for row in draft.answers if row["role"] == "unit" for name in row["columns"]]
     context: dict[str, Any] = {
         "draft": draft,
@@ -140,12 +140,8 @@ async def _page(
         "patterns": PATTERNS,
         "encodings": list_encodings(),
         "delimiters": DELIMITERS,
-        "encoding": form_of_file.get("encoding", PLAIN.encoding) if _CUT.search(draft.name) else "",
-        "delimiter": form_of_file.get("delimiter", PLAIN.delimiter),
-        "workbook": draft.name.lower().endswith((".xlsx", ".xlsm", ".xls", ".ods")),
-        "sheet": form_of_file.get("sheet", PLAIN.sheet),
-        "names": ", ".join(form_of_file.get("columns", PLAIN.columns)),
-        "skip": form_of_file.get("skip", PLAIN.skip),
+        "file": form_of_file,
+        "is_text": bool(_CUT.search(draft.name)),
         "lines": (typed or {}).get("lines") or write_lines(groups, answers),
         "lines_typed": "lines" in (typed or {}),
     }
@@ -153,6 +149,7 @@ async def _page(
     if registered:
         total = await in_thread(state(request).home.ledger.dataset, registered)
         context["first"] = f"{(Decimal(total.budget.epsilon) / 10).normalize():f}"
+        context["evaluate"] = "" if total.holdout is None else f"{float(total.budget.epsilon) / 3:.1g}"
         context["targets"] = total.registration.targets
     return page(request, "draft.html", refusal=problem, **context)
 
@@ -212,22 +209,23 @@ async def lines(request: Request) -> Response:
 
 
 async def file_form(request: Request) -> Response:
-    """Read the file in another encoding, with another mark between cells, by names of its columns that no line of it
-    has, or another sheet of it.
+    """Read the file in another encoding, with another mark between cells, another sheet of it, or by other names: from
+    the row on that has them, or by names that no row has.
     """
     fields = await form_fields(request, "encoding", "delimiter", "sheet", "names", "skip")
     draft = await in_thread(find_draft, request, _store(request))
     marks = {words: mark for mark, words in DELIMITERS.items()}
-    if fields["encoding"] not in list_encodings() or fields["delimiter"] not in marks:
+    if fields["encoding"] not in ("", *list_encodings()) or fields["delimiter"] not in ("", *marks):
         raise InputError("form: encoding and delimiter must be among those that the page lists")
     names = [name.strip() for name in fields["names"].split(",") if name.strip()]
     if not re.fullmatch("[0-9]{0,2}", fields["skip"]) or len({*names}) < len(names):
         raise InputError("form: names must name each column once, and up to 99 lines stand before the rows")
     form = {
-        "encoding": fields["encoding"], "delimiter": marks[fields["delimiter"]], "sheet": fields["sheet"][:100],
-        "columns": names, "skip": int(fields["skip"] or 0),
+        "encoding": fields["encoding"], "delimiter": marks.get(fields["delimiter"]), "sheet": fields["sheet"][:100],
+        "columns": names, "skip": int(fields["skip"]) if fields["skip"] else None,
     }  # fmt: skip
-    await in_thread(_store(request).look_again, draft, form)
+    said = {key: value for key, value in form.items() if value not in ("", [], None)}
+    await in_thread(_store(request).look_again, draft, said)
     return see_other(f"/ui/drafts/{draft.id}")
 
 

@@ -22,6 +22,14 @@ FINDINGS = """async serious => {
   const rules = Object.fromEntries(less.map(rule => [rule.id, {enabled: false}]));
   return (await axe.run({resultTypes: ["violations"], selectors: false, rules})).violations;
 }"""
+# Counts each click of a link, a button or what unfolds, and each field that is filled, chosen or ticked, once a page.
+COUNTED = """for (const kind of ["click", "change"]) addEventListener(kind, ({target}) => {
+  if (kind === "click" && !target.closest("a, button, summary")) return;
+  const counted = JSON.parse(sessionStorage.counted ?? '{"click": [], "change": []}'), what = target.name || target.id;
+  const one = kind === "click" ? counted.click.length : `${location.pathname} ${what}`;
+  if (!counted[kind].includes(one)) counted[kind].push(one);
+  sessionStorage.counted = JSON.stringify(counted);
+}, true);"""
 PATIENCE = 120_000  # ms: a way out and not a claim, however busy the machine is
 
 expect.set_options(timeout=PATIENCE)

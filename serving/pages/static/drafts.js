@@ -5,6 +5,14 @@ document.addEventListener("change", ({ target }) => {
   const total = target.dataset.shares && document.getElementById(target.dataset.shares);
   if (total) total.disabled = Boolean(target.value);
 });
+// What most people say is filled in where somebody asks for it, to be seen and changed before it holds.
+document.addEventListener("click", ({ target }) => {
+  for (const [id, value] of Object.entries(JSON.parse(target.dataset.usual ?? "{}"))) {
+    const field = document.getElementById(id);
+    field.value = value;
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+});
 (() => {
   const PART = 1 << 20, TRIES = 6;
   const form = document.getElementById("upload");

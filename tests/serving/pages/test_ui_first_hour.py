@@ -7,9 +7,9 @@ import logging
 import re
 
 import pytest
-from browser import chromium, new_page, no_faults, no_serious_findings, no_sideways_scroll
+from browser import COUNTED, chromium, new_page, no_faults, no_serious_findings, no_sideways_scroll, predict_file
 from in_process import BASE
-from loans import PUBLIC, write_loans
+from loans import BANKS
 from pages_in_process import HTML, pages_at, words
 from playwright.sync_api import expect
 from small_home import serving, until
@@ -23,14 +23,8 @@ from serving.process.watch import logs
 from training.datasets.drafts import sample, steps
 
 ROWS = 1200
-CLICKS, INPUTS = 15, 10  # at most, from an empty home to a certified and evaluated model of one's own file
-COUNTED = """for (const kind of ["click", "change"]) addEventListener(kind, ({target}) => {
-  if (kind === "click" && !target.closest("a, button, summary")) return;
-  const counted = JSON.parse(sessionStorage.counted ?? '{"click": [], "change": []}'), what = target.name || target.id;
-  const one = kind === "click" ? counted.click.length : `${location.pathname} ${what}`;
-  if (!counted[kind].includes(one)) counted[kind].push(one);
-  sessionStorage.counted = JSON.stringify(counted);
-}, true);"""
+CLICKS, INPUTS = 8, 5  # from an empty home to a certified and evaluated model of a bank's own file
+LINES = 10  # of the columns, in the one box, that people know more of than the file shows
 
 
 @pytest.fixture
@@ -130,9 +124,12 @@ def test_notes_are_words_for_people_and_checked(tmp_path):
 
 @pytest.mark.server
 @pytest.mark.system("chromium")
-def test_from_an_empty_home_to_an_evaluated_model_in_a_browser_alone(tmp_path, monkeypatch):
-    """A file as a bank's export gives it: nothing of it is changed outside, nothing is typed into a terminal."""
-    file, home = write_loans(tmp_path / "prets.csv", ROWS), tmp_path / "home"
+@pytest.mark.parametrize("bank", BANKS.values(), ids=BANKS)
+def test_from_an_empty_home_to_an_evaluated_model_in_a_browser_alone(tmp_path, monkeypatch, bank):
+    """A file as a bank's export gives it: nothing of it is changed outside, nothing is typed into a terminal. What the
+    file shows is filled in, what is permanent is asked once, and the next month's file goes in as the first is written.
+    """
+    file, home, name = bank.make(tmp_path / bank.file, ROWS), tmp_path / "home", bank.file.partition(".")[0]
     monkeypatch.setenv("DPSERVE_HOME", str(home))
     new_home()  # as `dpserve serve` does first
     with serving(home, workers=1) as server, chromium() as browser:
@@ -144,49 +141,52 @@ def test_from_an_empty_home_to_an_evaluated_model_in_a_browser_alone(tmp_path, m
         page.get_by_label("File of rows").set_input_files(file)
         page.get_by_role("button", name="Upload").click()
         page.get_by_text("All columns in one box").click()
+        expect(page.locator("summary", has_text="How the file is read")).to_contain_text(bank.read)
         box = page.get_by_label("A line for each column")
         proposed = dict(line.split(":", 1) for line in box.input_value().splitlines())
-        left_out = {name for name in proposed if proposed[name] == " ignore"}
-        assert left_out == {"N° client", "N° dossier", "Nom", "Commentaire"}, "who one person is is asked below"
+        assert {column for column in proposed if proposed[column] == " ignore"} == bank.ignored
         shown = page.locator("table.columns").inner_text()
-        assert "decimal ,, thousands blank, missing: NC" in shown
-        assert "decimal ,, unit %" in shown
-        box.fill("\n".join(f"{name}: {PUBLIC.get(name, said.strip())}" for name, said in proposed.items()))
+        assert [words for words in bank.cells if words not in shown] == []
+        assert 2 <= len(bank.public.keys() & proposed.keys()) == len(bank.public) <= LINES
+        box.fill("\n".join(f"{column}: {bank.public.get(column, said.strip())}" for column, said in proposed.items()))
         page.get_by_label("Number of rows, approximately").fill(str(ROWS))
         page.get_by_role("button", name="Check every row by these lines").click()
         expect(page.get_by_text("every row fits")).to_be_visible()
 
+        assert page.get_by_label("One person is named by").count() == 1, "it is asked once"
         first = page.locator("#unit option").nth(1)
-        assert first.inner_text() == "the column N° client, which may name people"
-        page.get_by_label("One person is named by").select_option("N° client")
+        assert first.inner_text() == f"the column {bank.client}, which may name people"
+        page.get_by_label("One person is named by").select_option(bank.client)
         page.get_by_label("Rows of one person").fill("2")
-        page.get_by_label("ε in all, permanently").fill("3")
-        page.get_by_label("δ in all, permanently").fill("1e-6")
-        page.get_by_label("Share kept aside").fill("0.2")
+        page.get_by_role("button", name="As most say: ε 3, δ 1e-6, a fifth kept aside").click()
+        expect(page.locator("#means")).to_contain_text("times in 100")
         page.get_by_role("button", name="Register it, permanently").click()
         page.get_by_role("link", name="To the first job").click()
-        page.get_by_label("ε, the price").fill("1")
-        page.get_by_label("ε of an evaluation").fill("1")
-        page.get_by_role("button", name="Train (ε 1) and evaluate (ε 1)").click()
+        page.get_by_role("button", name="Train (ε 0.3) and evaluate (ε 1)").click()
         page.get_by_role("link", name="See the model").click()
-        expect(page.get_by_role("heading", name="prets@1")).to_be_visible()
+        expect(page.get_by_role("heading", name=f"{name}@1")).to_be_visible()
         counted = page.evaluate("JSON.parse(sessionStorage.counted)")
-        assert 5 < len(counted["click"]) <= CLICKS, counted
-        assert 8 < len(counted["change"]) <= INPUTS, counted
+        assert (len(counted["click"]), len(counted["change"])) == (CLICKS, INPUTS), counted
         page.wait_for_function("fetch(location.href).then(a => a.text()).then(t => t.includes('auroc'))", polling=500)
         no_sideways_scroll(page)
         no_serious_findings(page)
-        no_faults(page)
 
-        page.goto("/ui/datasets/prets")  # the next month's loans, as its next block
+        month = bank.make(tmp_path / f"next.{bank.file.partition('.')[2]}", 300, seed=12)
+        page.reload()
+        page.get_by_role("heading", name="Predict a file").click()
+        text, said = predict_file(page, month)
+        assert said.startswith("Predicted"), said
+        assert len(text.splitlines()) == 301
+        no_faults(page)
+        page.goto(f"/ui/datasets/{name}")  # the same as its next block
         page.get_by_text("Append rows", exact=True).first.click()
-        page.get_by_label("File of rows").set_input_files(write_loans(tmp_path / "next.csv", 300, seed=12))
+        page.get_by_label("File of rows").set_input_files(month)
         page.get_by_role("button", name="Upload").click()
-        expect(page.get_by_role("heading", name="Append these rows to prets")).to_be_visible()
+        expect(page.get_by_role("heading", name=f"Append these rows to {name}")).to_be_visible()
         page.get_by_label("Approximate number of rows").fill("300")
         page.get_by_role("button", name="Append them, permanently").click()
         expect(page.get_by_text("appended", exact=True)).to_be_visible()
-        page.get_by_role("link", name="prets", exact=True).click()
+        page.get_by_role("link", name=name, exact=True).click()
         expect(page.get_by_text("2 blocks, each with the whole total")).to_be_visible()
         no_serious_findings(page)
         no_faults(page)

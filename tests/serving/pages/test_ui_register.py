@@ -207,23 +207,37 @@ def test_a_messy_table_is_registered_in_a_browser(server, table):
     assert server.get(f"/v1/drafts/{draft}", scope="admin").status_code == 404  # it is another's
 
 
-def test_of_a_workbook_the_sheet_that_is_said_is_read(server, tmp_path):
+def test_of_a_workbook_the_sheet_is_listed_and_the_row_of_names_pointed_at(server, tmp_path):
     people = [["age", "ill"], *[[at % 90, "yes" if at % 3 else "no"] for at in range(30)]]
-    path = write_workbook(tmp_path / "wards.xlsx", {"2023": [["age"], [1]], "2024 <b>": people})
+    sheets = {"2023": [["old", "sick"], *[[1, "no"]] * 9], "2024 <b>": [["as of", "May"], ["12", "wards"], *people]}
+    path = write_workbook(tmp_path / "wards.xlsx", sheets)
     with chromium() as browser:
         page = new_page(browser, server)
         sign_in(page, server, "steward", "/ui/drafts")
         page.get_by_label("File of rows").set_input_files(path)
         page.get_by_role("button", name="Upload").press("Enter")
         expect(page.get_by_role("alert")).to_contain_text("2 sheets that hold cells: 2023, 2024 <b>")
-        page.get_by_label("Sheet", exact=True).fill("2024 <b>")
-        page.get_by_role("button", name="Read this sheet").press("Enter")
+        listed = page.get_by_label("Sheet", exact=True)
+        assert listed.locator("option").all_inner_texts() == ["choose", "2023", "2024 <b>"]
+        listed.select_option("2024 <b>")
+        page.get_by_role("button", name="Read it so").press("Enter")
+        read = page.locator("summary", has_text="How the file is read: the sheet 2024 <b>, names in row 1")
+        read.press("Enter")
+        first = page.get_by_label("First rows of the file").locator("tr").all_inner_texts()
+        assert [each.split() for each in first[:4]] == [
+            ["names", "as", "of", "May"], ["2", "12", "wards"], ["3", "age", "ill"], ["4", "0", "no"],
+        ]  # fmt: skip
+        no_serious_findings(page)
+        page.get_by_role("button", name="The names stand in row 3").press("Enter")
+        expect(page.get_by_text("the sheet 2024 <b>, names in row 3")).to_be_visible()
         say(page, "age", public="0 .. 120")
         say(page, "ill", "target", "no, yes")
         page.get_by_label("Approximate number of rows", exact=True).fill("30")
         page.get_by_role("button", name="Check every row", exact=True).press("Enter")
         expect(page.get_by_role("button", name="Register it, permanently")).to_be_visible()
-        assert "sheet: 2024 <b>" in page.get_by_label("Schema").input_value()
+        schema = page.get_by_label("Schema").input_value()
+        assert "sheet: 2024 <b>" in schema
+        assert "skip: 2" in schema
         draft = page.url.rpartition("/")[2]
         no_faults(page)
     assert server.ask("DELETE", f"/v1/drafts/{draft}", "steward").status_code == 200
@@ -239,7 +253,7 @@ def test_a_file_without_a_header_is_read_by_the_names_that_are_said(server, tmp_
         page.get_by_label("File of rows").set_input_files(path)
         page.get_by_role("button", name="Upload").press("Enter")
         expect(page.get_by_role("alert")).to_contain_text("the first line must be a header")
-        page.get_by_label("Column names, where no line of the file has them").fill(", ".join(shape.names))
+        page.get_by_label("Column names, where no row has them").fill(", ".join(shape.names))
         page.get_by_label("Between cells").select_option("comma and blank")
         page.get_by_role("button", name="Read it so").press("Enter")
         say(page, "age", public="17 .. 90")

@@ -44,7 +44,10 @@ MARKS = {
 }  # fmt: skip
 # Roles as a line of text says them, before what is public.
 ROLE_WORDS = {"leave out": "ignore", **{role: role for role in sorted(ROLES, key=len, reverse=True)}}
-BIRTH = {"birth", "born", "birthdate", "birthday", "naissance", "geburt", "geburtsdatum", "nacimiento", "nascita"}
+BIRTH = {
+    "birth", "born", "birthdate", "birthday", "dob", "naissance", "geb", "geburt", "geburtsdatum", "geburtstag",
+    "nacimiento", "nascita",
+}  # fmt: skip
 LIFETIME = "1900-01-01 .. 2030-12-31"
 # What a word of a column's name says that everybody knows: a unit's own ends, or what no person exceeds.
 PUBLIC_RANGES = {

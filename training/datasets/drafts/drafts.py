@@ -49,8 +49,8 @@ class Draft:
     proposed of its columns; `answers`: what was said of them; `problems` and `cells`, what
     becomes of those of each column: of the last check; `asked`: the registration;
     `refusal`: why the last step was refused, as errors are told. `is_sample`: the sample data of `sample`.
-    `form`: encoding and delimiter of the file, where a person said them. `into`: the dataset that its rows are to be
-    appended to; empty where they are to be registered.
+    `form`: how the file is written, as far as a person said it; `first_rows`: how it seems to be, and its first rows.
+    `into`: the dataset that its rows are to be appended to; empty where they are to be registered.
     """
 
     id: str
@@ -70,6 +70,7 @@ class Draft:
     refusal: Json | None = None
     is_sample: bool = False
     form: Json | None = None
+    first_rows: Json | None = None
     into: str = ""
 
 
@@ -166,7 +167,7 @@ class Drafts:
             return self._ask(replace(self._read(draft.id), state=CHECKING, answers=answers, refusal=None, **UNCHECKED))
 
     def look_again(self, draft: Draft, form: Json) -> Draft:
-        """Request another look at the file, in the encoding and with the delimiter of `form`."""
+        """Request another look at the file, which is written as far as that is in `form`."""
         with self._alone(draft):
             self._from(draft.id, COLUMNS, PROBLEMS, READY, UNREADABLE)
             again = replace(self._read(draft.id), answers=(), refusal=None, **UNCHECKED)
@@ -216,7 +217,7 @@ class Drafts:
         """Delete the uploaded rows of a draft that is registered, and all that was told of them."""
         shutil.rmtree(self.folder / draft.id / "file", ignore_errors=True)
         proposal = None if draft.proposal is None else {**draft.proposal, **TOLD}
-        self.change(draft, proposal=proposal, **UNCHECKED)
+        self.change(draft, proposal=proposal, first_rows=None, **UNCHECKED)
 
     def get(self, identity: str, by: str) -> Draft:
         """Raise UnknownName where there is none of theirs."""

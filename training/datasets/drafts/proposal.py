@@ -41,6 +41,7 @@ from training.rows.sources.cell_kinds import VALUES, Kind
 from training.rows.sources.cell_tables import split_sheet
 from training.rows.sources.encoding import can_decode, describe_readings, list_readings
 from training.rows.sources.files import form_ending
+from training.rows.sources.first_rows import FirstRows, look_at_first_rows
 from training.rows.sources.folders import open_table
 from training.rows.sources.sniff import form_of
 from training.rows.sources.text_bytes import TEXT
@@ -134,6 +135,8 @@ class SchemaProposal:
         path, named = split_sheet(path)
         form = Form(sheet=sheet or named) if sheet or named else form
         try:
+            if form is None and look and header and (first := read_first_rows(path, {})):
+                form = first.form
             form = _name_columns(path, form, header, look)
             form, seen, description, cells = _look_at(path, form) if look else (form or PLAIN, {}, "", {})
             types = column_types(path, form)
@@ -257,6 +260,14 @@ class SchemaProposal:
         if self.format:
             body["format"] = dict(self.format)
         return {key: value for key, value in body.items() if value or key not in ("groups", "ignore")}
+
+
+def read_first_rows(path: Path, said: Mapping[str, Any]) -> FirstRows | None:
+    """Return the first rows of a file, which is written as far as it was `said`; None of one that names its columns
+    itself. DataError.
+    """
+    with reading(path):
+        return look_at_first_rows(path, said)
 
 
 def text_of_answers(proposal: Mapping[str, Any], answers: Iterable[Mapping[str, Any]], records: int) -> str:

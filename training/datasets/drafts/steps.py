@@ -22,7 +22,6 @@ from accountant.home.notes import SAMPLE, Note, write_note
 from accountant.system.confined import Bounds, ConfinedFork
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.system.files import locked
-from models.features.written import Form
 from training.datasets.datasets import schema_bytes
 from training.datasets.drafts import sample
 from training.datasets.drafts.appending import append_requested
@@ -38,7 +37,7 @@ from training.datasets.drafts.drafts import (
     Draft,
     Drafts,
 )
-from training.datasets.drafts.proposal import SchemaProposal
+from training.datasets.drafts.proposal import SchemaProposal, read_first_rows
 from training.datasets.drafts.registering import register_requested
 from training.datasets.file_check import check_file
 from training.requests.registration import RegistrationRequest
@@ -127,8 +126,11 @@ def _done(home: Home, drafts: Drafts, draft: Draft) -> dict[str, Any]:
 
 def _changes(home: Home, drafts: Drafts, draft: Draft, rows: Path) -> dict[str, Any]:
     if draft.state == LOOKING and not draft.into:
-        form = None if draft.form is None else Form(**draft.form)
-        return {"state": COLUMNS, "proposal": SchemaProposal.of_file(rows, form=form).to_json()}
+        first = read_first_rows(rows, draft.form or {})
+        if first is not None:
+            drafts.change(draft, first_rows=first.to_json())
+        proposal = SchemaProposal.of_file(rows, form=None if first is None else first.form)
+        return {"state": COLUMNS, "proposal": proposal.to_json()}
     schema = drafts.schema(draft)
     if draft.state == LOOKING:
         schema = drafts.set_schema(draft, registered_schema(home, home.ledger.dataset(draft.into)))

@@ -7,8 +7,8 @@ A reader takes an open file and what is asked of it, and returns plain facts, as
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime, time
 from decimal import Decimal
 from functools import partial
@@ -26,6 +26,7 @@ from training.rows.sources.tables import BATCH_ROWS, MOST_ABOVE
 
 python_calamine, pyreadstat = later("python_calamine"), later("pyreadstat")
 _ODS = "content.xml"
+MOST_TIMES = 10  # as many cells as all other sheets together has the one that is meant where none is named
 Asked = Mapping[str, Any]
 Cells = Sequence[Any]
 Sheet = tuple[list[str], list[Cells], list[int], dict[int, list[int]]]
@@ -40,15 +41,21 @@ def read_sheet(file: BinaryIO, asked: Asked) -> tuple[dict[str, Any], pa.Table]:
     return {"uncomputed": [*uncomputed.items()]}, as_table(names, rows, places, asked)
 
 
-def read_above(file: BinaryIO, asked: Asked) -> tuple[dict[str, Any], pa.Table]:
-    """Return the texts of a sheet's first rows, one of which may hold the names; and no table."""
-    for skip in range(MOST_ABOVE):
-        form = Form(**{**asked["form"], "columns": (), "skip": skip, "skip_rows": ()})
-        with suppress(DataError):  # an empty row
-            names, rows, _, _ = _cells_of_sheet(file, asked, form)
-            texts = [names, *([*map(_plain, cells)] for cells in rows[: MOST_ABOVE - 1])]
-            return {"skip": skip, "rows": [*map(name_columns, texts)]}, pa.table({})
-    return {"skip": 0, "rows": []}, pa.table({})
+def read_first(file: BinaryIO, asked: Asked) -> tuple[dict[str, Any], pa.Table]:
+    """Return the texts of the first rows of a sheet, as they stand from the first row on, which sheet that is ("" where
+    it must be said), and those that hold cells; and no table.
+    """
+    with _explaining(asked["name"]):
+        book = _load_book(file, asked)
+    sizes = _sheets_of(book)
+    called = _likely_sheet(book, sizes, asked["form"]["sheet"])
+    first: list[list[str]] = []
+    if called:
+        sheet = book.get_sheet_by_name(called)
+        _check_size(sheet.width, sheet.height, asked)
+        rows = [[*map(_plain, cells)] for cells in sheet.to_python(nrows=MOST_ABOVE)]
+        first = [*([[""] * sheet.width] * (sheet.start or (0, 0))[0]), *rows][:MOST_ABOVE]
+    return {"rows": first, "sheet": called, "sheets": [*sizes]}, pa.table({})
 
 
 def read_statistics(file: BinaryIO, asked: Asked) -> tuple[dict[str, Any], pa.Table]:
@@ -58,16 +65,14 @@ def read_statistics(file: BinaryIO, asked: Asked) -> tuple[dict[str, Any], pa.Ta
     return {}, as_table([*columns], rows, range(2, len(rows) + 2), asked)
 
 
-READERS = {"sheet": read_sheet, "above": read_above, "statistics": read_statistics}
+READERS = {"sheet": read_sheet, "first": read_first, "statistics": read_statistics}
 
 
 def _cells_of_sheet(file: BinaryIO, asked: Asked, form: Form) -> Sheet:
     """Read a sheet from where `skip` says on, without the empty rows at its end and those that are nobody's."""
     name, skip, names = asked["name"], form.skip, [*form.columns]
-    try:
+    with _explaining(name):
         book, called, written = _open_book(file, asked, form)
-    except (python_calamine.PasswordError, PermissionError):
-        raise DataError(f"data={name}: has a password; save it without one") from None
     sheet = book.get_sheet_by_name(called)
     _check_size(sheet.width, sheet.height, asked)
     top, left = sheet.start or (0, 0)
@@ -97,40 +102,76 @@ def _cells_of_sheet(file: BinaryIO, asked: Asked, form: Form) -> Sheet:
     return names, [rows[at] for at in kept], [at + 1 for at in kept], formulas
 
 
+@contextmanager
+def _explaining(name: str) -> Iterator[None]:
+    """Raise DataError for a workbook with a password."""
+    try:
+        yield
+    except (python_calamine.PasswordError, PermissionError):
+        raise DataError(f"data={name}: has a password; save it without one") from None
+
+
 def _open_book(file: BinaryIO, asked: Asked, form: Form) -> tuple[Any, str, SheetCells]:
     """Open a workbook, by what it is and not by what it is called. Return which sheet is read, and where it has cells
     of which the reader tells less than the file.
     """
-    name = asked["name"]
     file.seek(0)
     if file.read(2) != b"PK":
         file.seek(0)
         old = read_old_cells(file.read())
-        file.seek(0)
-        book = python_calamine.load_workbook(file)
-        called = _sheet_of(book, form, name)
+        book = _load_book(file, asked)
+        called = _sheet_of(book, form, asked["name"])
         return book, called, dict(zip(book.sheet_names, old, strict=True))[called]
+    book = _load_book(file, asked)
     with zipfile.ZipFile(file) as archive:
-        if sum(part.file_size for part in archive.infolist()) > asked["most_unpacked"]:
-            raise DataError(f"data={name}: unpacks to more than {asked['most_unpacked']} bytes; save it as .csv")
         of_sheets = read_ods_cells(archive, partial(_check_size, 1, asked=asked)) if _ODS in archive.namelist() else {}
-        file.seek(0)
-        book = python_calamine.load_workbook(file)
-        called = _sheet_of(book, form, name)
+        called = _sheet_of(book, form, asked["name"])
         return book, called, of_sheets[called] if of_sheets else read_sheet_cells(archive, called)
 
 
-def _sheet_of(book: Any, form: Form, name: str) -> str:
-    said = [sheet for sheet in book.sheet_names if sheet.casefold() == form.sheet.casefold()]
-    if form.sheet in said or len(said) == 1:
-        return form.sheet if form.sheet in said else str(said[0])
+def _load_book(file: BinaryIO, asked: Asked) -> Any:
+    """Open a workbook that unpacks to no more than may be. DataError."""
+    file.seek(0)
+    if file.read(2) == b"PK":
+        with zipfile.ZipFile(file) as archive:
+            if sum(part.file_size for part in archive.infolist()) > asked["most_unpacked"]:
+                most = asked["most_unpacked"]
+                raise DataError(f"data={asked['name']}: unpacks to more than {most} bytes; save it as .csv")
+    file.seek(0)
+    return python_calamine.load_workbook(file)
+
+
+def _sheets_of(book: Any) -> dict[str, int]:
+    """Return the sheets that people see and that hold cells, each with how many it is wide times high."""
     listed = [
-        about.name
+        book.get_sheet_by_name(about.name)
         for about in book.sheets_metadata
         if about.typ == python_calamine.SheetTypeEnum.WorkSheet
         and about.visible == python_calamine.SheetVisibleEnum.Visible
-        and book.get_sheet_by_name(about.name).height
     ]
+    return {str(sheet.name): sheet.width * sheet.height for sheet in listed if sheet.height}
+
+
+def _named_sheet(book: Any, named: str) -> str:
+    """Return the sheet of this name, in whatever capitals it is written; "" where there is none, or several."""
+    named_so = [str(sheet) for sheet in book.sheet_names if sheet.casefold() == named.casefold()]
+    return named if named in named_so else named_so[0] if len(named_so) == 1 else ""
+
+
+def _likely_sheet(book: Any, sizes: Mapping[str, int], named: str) -> str:
+    """Return the sheet of this name; without one, the sheet that has MOST_TIMES as many cells as all others have; ""
+    where there is none.
+    """
+    if named:
+        return _named_sheet(book, named)
+    return next((name for name, size in sizes.items() if size >= MOST_TIMES * (sum(sizes.values()) - size)), "")
+
+
+def _sheet_of(book: Any, form: Form, name: str) -> str:
+    """Return the sheet that the form names, or the one that holds cells. DataError."""
+    if form.sheet and (called := _named_sheet(book, form.sheet)):
+        return called
+    listed = [*_sheets_of(book)]
     if form.sheet or len(listed) != 1:
         found = f"no sheet {form.sheet!r}" if form.sheet else f"{len(listed)} sheets that hold cells"
         remedy = "name another file"
@@ -139,7 +180,7 @@ def _sheet_of(book: Any, form: Form, name: str) -> str:
         remedies = [{"place": "format", "say": {"sheet": sheet}} for sheet in listed]
         kept = {"remedies": remedies} if remedies else {}
         raise DataError(f"data={name}: has {found}: {', '.join(listed)}; {remedy}", **kept)
-    return str(listed[0])
+    return listed[0]
 
 
 def _check_size(columns: int, rows: int, asked: Asked) -> None:

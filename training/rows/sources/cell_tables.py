@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from accountant.errors import DataError
+from models.features.csv_lines import name_columns
 from models.features.written import Form
 from training.rows.sources.cell_readers import as_table
 from training.rows.sources.json_cells import read_records
@@ -115,11 +116,18 @@ class CellTable(FileTable):
 
     def fitting_form(self, wanted: Collection[str]) -> Form:
         """Return the form with the row of a sheet that has the names of all these columns."""
-        if not self._is_sheet or self.form.columns:
+        if self.form.columns:
             return self.form
-        above = self._read("above")[0]
-        skips = (skip for skip, names in enumerate(above["rows"], above["skip"]) if {*wanted} <= {*names})
+        rows = enumerate(self.first_rows["rows"])
+        skips = (skip for skip, cells in rows if {*wanted} <= {*name_columns(cells)})
         return replace(self.form, skip=next(skips, self.form.skip))
+
+    @cached_property
+    def first_rows(self) -> dict[str, Any]:
+        """Return the texts of the first `rows` of a workbook as they stand, of which `sheet`, and all `sheets` with
+        cells; no rows of another file, or where the sheet must be said.
+        """
+        return self._read("first")[0] if self._is_sheet else {"rows": [], "sheet": "", "sheets": []}
 
     def unused_keys(self) -> list[str]:
         """Return none of a workbook, and what files of any other kind have."""

@@ -18,21 +18,21 @@ from training.rows.sources.encoding import list_readings
 from training.rows.sources.text_bytes import open_bytes
 
 FIRST_LINES = 5
+MARKS: tuple[Delimiter, ...] = (",", ";", "\t", "|")
 
 
-def form_of(path: Path) -> Form:
+def form_of(path: Path, skip: int = 0) -> Form:
     """Return the encoding and the delimiter that a file seems to have: by its first bytes, by what decodes, and by the
-    mark that cuts its first row into the most cells.
+    mark that cuts its first row, below `skip` lines, into the most cells.
     """
     encoding = list_readings(path)[0].encoding
-    text = read_beginning(path, Form(encoding=encoding))
+    text = "".join(islice(io.StringIO(read_beginning(path, Form(encoding=encoding)), newline=""), skip, None))
     first, *more = _cut_lines(text)
-    marks: tuple[Delimiter, ...] = (",", ";", "\t", "|")
-    cells = {mark: len(next(_first_rows(text, mark), ())) for mark in marks}
+    cells = {mark: len(next(_first_rows(text, mark), ())) for mark in MARKS}
     delimiter = max(cells, key=lambda mark: cells[mark])
     said = said_delimiter(first)
-    if said in marks or (cells[delimiter] > 1 and not (delimiter == "\t" and "  " in first)):
-        delimiter = next((mark for mark in marks if mark == said), delimiter)
+    if said in MARKS or (cells[delimiter] > 1 and not (delimiter == "\t" and "  " in first)):
+        delimiter = next((mark for mark in MARKS if mark == said), delimiter)
         count, with_blank = (sum(line.count(mark) for line in more) for mark in (delimiter, delimiter + " "))
         spaced = delimiter in ",;" and 0 < count == with_blank
         return Form(cast(Delimiter, delimiter + " " if spaced else delimiter), encoding)
