@@ -299,7 +299,7 @@ SETTINGS = {  # variable -> default as a person would say it ("": as `dpserve co
     "DPSERVE_RESUME": ("", "`1`: a job whose process was killed goes on in place of being burned."),
     "DPSERVE_ISSUER_KEY": ("a file of the home", "Where the issuer's key is kept: a signer URI."),
     "DPSERVE_SCHEDULES_OF_ONE": ("", "How many schedules one principal may have."),
-    "DPSERVE_WITNESS_POLICY": ("", "The file that says whose cosignatures count."),
+    "DPSERVE_WITNESS_POLICY": ("", "The file that says whose cosignatures count, and who is asked for them."),
     "DPSERVE_HOST": ("", "The address that the server listens on."),
     "DPSERVE_PORT": ("", "The port that the server listens on."),
     "DPSERVE_WORKERS": ("one for each core, as far as memory goes", "How many processes serve."),

@@ -27,6 +27,7 @@ from accountant.system.machine import processors
 from serving.process.config.healthy import Heartbeat
 from serving.process.config.startup import Listening, log_when_ready
 from serving.process.watch.audit_runs import is_asked
+from serving.process.watch.witnessing import WITNESS_SECONDS, ask_witnesses, asked_policy
 from serving.process.workers import price_desk
 from serving.process.workers.forks import WORKER_PARENT, fork
 from serving.process.workers.handover import BACKLOG, Sockets, name_successor, place_of, take_sockets
@@ -85,11 +86,11 @@ def launch(
         "audit", "dpserve-audit", partial(_run_without_port, sockets, command, "auditor --once"),
         partial(is_asked, home), every=audit_seconds, hint="; dpserve ledger audit says more",
     )  # fmt: skip
-    drafts = _drafts(home, sockets)
+    demands = [audits, _drafts(home, sockets), *_witnesses(sockets)]
     ready = False
     while not stop.requested:
         time.sleep(TICK_SECONDS)
-        for demand in (audits, drafts):
+        for demand in demands:
             demand.look()
         for kept in (*serving, *helpers):
             kept.look()
@@ -103,7 +104,7 @@ def launch(
         each.close()
     _end(
         [kept.process for kept in serving],
-        [*(kept.process for kept in helpers), *audits.running, *drafts.running],
+        [*(kept.process for kept in helpers), *(process for demand in demands for process in demand.running)],
         stop,
     )
 
@@ -161,6 +162,14 @@ def _drafts(home: Path, sockets: Sockets) -> _OnDemand:
         "work on drafts", "dpserve-drafts", partial(_run_without_port, sockets, steps.work, home),
         Drafts(home).is_asked, every=SWEEP_SECONDS, rest=TICK_SECONDS,
     )  # fmt: skip
+
+
+def _witnesses(sockets: Sockets) -> list[_OnDemand]:
+    """Return who asks the witnesses, where the setting names any that can be asked."""
+    if asked_policy() is None:
+        return []
+    asks = partial(_run_without_port, sockets, ask_witnesses)
+    return [_OnDemand("asking of witnesses", "dpserve-witness", asks, lambda: False, every=WITNESS_SECONDS)]
 
 
 class _OnDemand:

@@ -303,8 +303,8 @@ serving/pages/parts: dpserve_verify(. entries formats log privacy) accountant(. 
 serving/process: dpserve_verify(. certificates formats keys system) accountant(. access home keys ledger) models(store)
     serving(process/config process/watch process/workers wire)
 serving/process/config: dpserve_verify(. formats privacy system) accountant(access home system) serving(wire)
-serving/process/watch: dpserve_verify(. audit certificates log system) accountant(. audit home ledger ledger/families)
-    models(store worth) serving(process/config wire)
+serving/process/watch: dpserve_verify(. audit certificates log system) accountant(. audit home ledger ledger/families
+    log) models(store worth) serving(process/config wire)
 serving/process/workers: dpserve_verify(.) accountant(home system) serving(process/config process/watch)
 serving/rest: dpserve_verify(. certificates formats log privacy) accountant(. access certificates home ledger
     ledger/families system) models(explain features onnx parts store worth) training(datasets datasets/drafts jobs kinds

@@ -67,6 +67,11 @@ def request_body(old: int, proof: Sequence[bytes], note: str) -> bytes:
 def _signed_size(witness: Witness, reply: Reply, asked: int, size: int) -> int:
     """Return the size of the tree that the witness signed last."""
     match = _SIZE.fullmatch(reply.body)
+    if asked == size and (reply.kind != SIZE_TYPE or (match and int(match[1]) == asked)):
+        raise LedgerInvalid(
+            f"witness {printable_name(witness.name)}: has signed another tree of {size} entries of this log: the "
+            "ledger was rewritten, or the witness errs (409)"
+        )
     if reply.kind != SIZE_TYPE or not match or not 0 <= int(match[1]) <= MAX_SIZE or int(match[1]) == asked:
         raise LedgerInvalid(f"witness {printable_name(witness.name)}: answered 409 without the size that it knows")
     stated = int(match[1])

@@ -35,6 +35,7 @@ from dpserve_verify.formats.canonical import decimal_string, parse_decimal
 from dpserve_verify.keys import dsse
 from dpserve_verify.keys.trust import PublicKeys, fingerprint
 from dpserve_verify.log import notes, proofs
+from dpserve_verify.log.cosignature import Cosignature
 from dpserve_verify.log.entry import read_entry
 from dpserve_verify.privacy import pairs, soundness
 from dpserve_verify.privacy.budget import Budget, nano, parse_relation, short_delta
@@ -72,7 +73,7 @@ class Certificate:
     root: bytes
     issuers: tuple[str, ...]
     log: str
-    witnesses: tuple[str, ...]
+    witnesses: tuple[Cosignature, ...]
 
     @property
     def ancestors(self) -> tuple[AncestorForm, ...]:

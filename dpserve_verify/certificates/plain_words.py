@@ -307,7 +307,7 @@ def _checks_section(certificate: Certificate) -> Section:
     form = certificate.form
     keys = " and ".join(certificate.issuers)
     witnessed = (
-        f"Witnesses that cosigned this tree: {', '.join(certificate.witnesses)}."
+        f"Witnesses that saw this tree, by their own clocks: {', '.join(each.words for each in certificate.witnesses)}."
         if certificate.witnesses
         else "No witness was asked: that the ledger shows everybody the same history is the operator's word alone."
     )

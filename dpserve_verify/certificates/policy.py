@@ -14,7 +14,7 @@ from typing import Any
 from dpserve_verify.errors import CertificateInvalid, InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.log import witness_policy
-from dpserve_verify.log.cosignature import require_quorum
+from dpserve_verify.log.cosignature import Cosignature, require_quorum
 from dpserve_verify.log.witness_policy import WitnessPolicy
 from dpserve_verify.privacy.budget import Relation, exact_decimal
 
@@ -61,15 +61,15 @@ class Policy:
         if self.relations is not None and relation not in self.relations:
             raise CertificateInvalid(f"relation={relation}: local policy admits {sorted(self.relations)}")
 
-    def check_place(self, size: int, note: str) -> tuple[str, ...]:
-        """Return the witnesses of a verified checkpoint of `size` entries; raise where it is too small, or too few saw
+    def check_place(self, size: int, note: str) -> tuple[Cosignature, ...]:
+        """Return who saw a verified checkpoint of `size` entries, and when; raise where it is too small, or too few saw
         it.
         """
         if size < self.smallest_size:
             raise CertificateInvalid(f"checkpoint: size {size} is below {self.smallest_size}, which was seen before")
         if self.witnesses is None:
             return ()
-        return tuple(cosignature.witness for cosignature in require_quorum(note, self.witnesses))
+        return require_quorum(note, self.witnesses)
 
     def check_age(self, issued: Any) -> None:
         """Raise CertificateInvalid where the `issued` entry's time lies too far back, or ahead of the clock here."""

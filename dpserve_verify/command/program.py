@@ -24,11 +24,11 @@ from dpserve_verify.certificates.stated import verify_stated
 from dpserve_verify.errors import DpserveError, InputError, ModelInvalid, VerificationError
 from dpserve_verify.formats.canonical import decimal_string, encode_base64
 from dpserve_verify.keys.trust import PublicKeys
-from dpserve_verify.log.cosignature import require_quorum
+from dpserve_verify.log.cosignature import Cosignature, require_quorum
 from dpserve_verify.log.history import Look
 from dpserve_verify.log.seen_checkpoints import read_note, verify_head
 from dpserve_verify.log.witness_policy import read_witness_policy
-from dpserve_verify.log.witnessed import judge
+from dpserve_verify.log.witnessed import UNSEEN, judge
 from dpserve_verify.privacy.budget import exact_decimal
 from dpserve_verify.system.files import read_beginning
 from dpserve_verify.system.printable import printable_json, printable_lines
@@ -181,28 +181,29 @@ def _read(path: Path, most: int) -> bytes:
 def _verify_checkpoint(asked: argparse.Namespace) -> Answer:
     keys, note = _keys(asked.trust), read_note(asked.path)
     head = verify_head(note, keys)
-    names: list[str] = []
+    by: tuple[Cosignature, ...] = ()
     if asked.witnesses is not None:
         policy = read_witness_policy(asked.witnesses)
         policy.check_log(keys.origin, keys.log_key_at(head.size))
-        names = [each.witness for each in require_quorum(note, policy)]
+        by = require_quorum(note, policy)
     body = {"ok": True, "ledger": head.origin, "size": head.size, "root": encode_base64(head.root)}
-    body |= {"witnesses": names, "problems": []}
-    by = f", cosigned by {', '.join(names)}" if names else ""
-    return body, f"verified: checkpoint of {head.origin}: {head.size} entries, root {encode_base64(head.root)}{by}"
+    body |= {"witnesses": [each.witness for each in by], "seen_by": [each.to_json() for each in by], "problems": []}
+    seen = f", cosigned by {', '.join(each.words for each in by)}" if by else ""
+    return body, f"verified: checkpoint of {head.origin}: {head.size} entries, root {encode_base64(head.root)}{seen}"
 
 
 def _audit(asked: argparse.Namespace) -> Answer:
-    keys, size = _keys(asked.trust), None
+    keys, vouched = _keys(asked.trust), UNSEEN
     try:
         report, notes = audit_folder(asked.path, keys, [read_note(path) for path in asked.seen])
         if asked.witnesses is not None:
-            size, problems = judge(notes, read_witness_policy(asked.witnesses), keys)
-            report = replace(report, problems=(*report.problems, *problems))
+            vouched = judge(notes, read_witness_policy(asked.witnesses), keys)
+            report = replace(report, problems=(*report.problems, *vouched.problems))
     except VerificationError as error:
         report = Report(0, "", (error.message,))
-    body = report.to_json() | ({} if asked.witnesses is None else {"witnessed": size or 0})
+    body = report.to_json() | ({} if asked.witnesses is None else vouched.to_json())
     lines = [f"entries  {report.entries}", f"root     {report.root}"]
+    lines += [] if asked.witnesses is None else [f"witnessed  {vouched.words}"]
     lines += [f"result   {report.verdict}"]
     return body, "\n".join([*lines, *(f"  {line}" for line in (*report.problems, *report.notes))])
 

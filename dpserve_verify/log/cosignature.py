@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from cryptography.exceptions import InvalidSignature
 
@@ -19,6 +20,7 @@ from dpserve_verify.log.witness_policy import Witness, WitnessPolicy, printable_
 
 _TIME_SIZE, _SIGNATURE_SIZE = 8, 64
 _LATEST = 2**63 - 1
+_YEAR_10000 = 253_402_300_800  # seconds since 1970: no date of Python is so late
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,22 @@ class Cosignature:
 
     witness: str
     time: int
+
+    @property
+    def when(self) -> str:
+        """Return its time in UTC, to the second."""
+        if self.time >= _YEAR_10000:
+            return f"{self.time} s after 1970"
+        return f"{datetime.fromtimestamp(self.time, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+    @property
+    def words(self) -> str:
+        """Return who saw the checkpoint, and when by their own clock."""
+        return f"{printable_name(self.witness)} at {self.when}"
+
+    def to_json(self) -> dict[str, str]:
+        """Return the same, by name."""
+        return {"witness": self.witness, "time": self.when}
 
 
 def signed_message(text: str, time: int) -> bytes:

@@ -10,6 +10,8 @@ from typing import Any
 from dpserve_verify.errors import InputError, LedgerUnavailable
 from dpserve_verify.formats import canonical
 from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.log.cosignature import cosignatures
+from dpserve_verify.log.notes import parse_note
 from dpserve_verify.log.proofs import PROOF_LIMIT, parse_proof
 from dpserve_verify.log.seen_checkpoints import Growth, Prover, SeenCheckpoints, Standing, read_growth
 from dpserve_verify.log.witness_policy import read_witness_policy
@@ -69,6 +71,11 @@ class Look:
             if at == 0:
                 result = {"ledger": keys.origin, "size": head.size, "seen": standing.value}
                 words = _WORDS[standing].format(size=head.size, kept=stored_size)
+                if policy is not None:
+                    by = cosignatures(parse_note(note), policy)
+                    result["seen_by"] = [each.to_json() for each in by]
+                    seen = f"its first {head.size} entries were seen by {', '.join(each.words for each in by)}"
+                    words = "; ".join(filter(None, [seen if by else "", words]))
                 line = words and f"the ledger {keys.origin}: {words}"
         return result, line
 

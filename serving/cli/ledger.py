@@ -22,7 +22,7 @@ from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.log.notes import parse_checkpoint
 from dpserve_verify.log.seen_checkpoints import read_note
 from dpserve_verify.log.witness_policy import WitnessPolicy, read_witness_policy
-from dpserve_verify.log.witnessed import judge, read_witnessed
+from dpserve_verify.log.witnessed import UNSEEN, Vouched, judge, read_witnessed
 from serving.cli.backend import backend
 from serving.cli.terminal import Json, align_columns, note_more, paint, show, show_busy, show_progress, show_stream
 
@@ -204,15 +204,15 @@ def audit_ledger(
     \b
     dpserve ledger audit --seen checkpoint.txt
     """
-    witnesses, size = _policy(policy), None
+    witnesses, vouched = _policy(policy), UNSEEN
     try:
-        report, size = _audit(folder, trust, seen or [], witnesses)
+        report, vouched = _audit(folder, trust, seen or [], witnesses)
     except VerificationError as error:
         report = Report(0, "", (error.message,))
     lines: list[tuple[str, Any]] = [("entries", report.entries), ("root", report.root)]
-    lines += [] if witnesses is None else [("witnessed", size or 0)]
+    lines += [] if witnesses is None else [("witnessed", vouched.words)]
     lines += [("result", paint(report.verdict, "good" if report.ok and not report.lost else "bad"))]
-    body = report.to_json() | ({} if witnesses is None else {"witnessed": size or 0})
+    body = report.to_json() | ({} if witnesses is None else vouched.to_json())
     show(json, body, "\n".join([align_columns(lines), *report_lines(report)]))
     if not report.ok:
         raise typer.Exit(report.exit_code)
@@ -227,8 +227,8 @@ def report_lines(report: Report) -> list[str]:
 
 def _audit(
     folder: Path | None, trust: Path | None, seen: list[Path], policy: WitnessPolicy | None
-) -> tuple[Report, int | None]:
-    """Audit a ledger. Return the report, and how many entries the policy's witnesses vouch for."""
+) -> tuple[Report, Vouched]:
+    """Audit a ledger. Return the report, and what the policy's witnesses vouch for."""
     notes = [read_note(path) for path in seen]
     if folder is not None:
         if trust is None:
@@ -240,6 +240,6 @@ def _audit(
         with show_progress("audit") as progress:
             report, notes, keys = backend().ledger.audit(notes, trust, progress)
     if policy is None:
-        return report, None
-    size, problems = judge(notes, policy, keys)
-    return replace(report, problems=(*report.problems, *problems)), size
+        return report, UNSEEN
+    vouched = judge(notes, policy, keys)
+    return replace(report, problems=(*report.problems, *vouched.problems)), vouched

@@ -44,6 +44,7 @@ from serving.process.config.startup import (
 from serving.process.first_sign_in import FIRST_TOKEN, print_link
 from serving.process.tokens import new_token
 from serving.process.watch import audit_runs, logs
+from serving.process.watch.witnessing import asked_policy
 from serving.process.workers.forks import WORKER_PARENT
 from serving.process.workers.handover import is_left, stopping_early
 
@@ -158,6 +159,7 @@ def _prepare(path: Path, listening: Listening, job_workers: int) -> None:
     check_listening(listening, partial(is_left, path, listening))
     static_files.files()  # of the pages: those of others must be the pinned ones
     check_place(path)
+    asked_policy()  # InputError where the file of the setting cannot be read
     has_key = not is_absent(os.environ.get("DPSERVE_ISSUER_KEY", ""))
     if job_workers and not has_key:
         raise InputError(

@@ -137,6 +137,8 @@ class Witness(Server):
             return 400, LINES, b""
         if old != known["size"]:
             return 409, "text/x.tlog.size", f"{known['size']}\n".encode()
+        if old == head.size and known["root"] != encode_base64(head.root):
+            return 409, LINES, b""
         try:
             merkle.verify_consistency(old, head.size, proof, decode_base64(known["root"]), head.root)
         except DpserveError:

@@ -255,7 +255,7 @@ def test_across_a_change_of_the_logs_key(tmp_path):
     with Witness("w", tmp_path, [second]) as witness:
         rule = parse_policy(f"{policy}{witness.line()}quorum w\n".encode())
         note = cosign(home.ledger.log.database, trust, rule).note
-        assert judge([note], rule, trust) == (20, [])
+        assert judge([note], rule, trust).size == 20
         old = parse_policy(f"log {first}\n{witness.line()}quorum w\n".encode())
         with pytest.raises(InputError, match="none of its log lines"):
             cosign(home.ledger.log.database, trust, old)

@@ -509,7 +509,7 @@ def test_an_export_with_a_proof_against_a_cosigned_checkpoint(home, tmp_path, mo
     assert run_command(export) == 0
     policy = Policy(witnesses=witness_policy(31), smallest_size=home.ledger.log.size())
     found = load_verified(tmp_path / "out", home.trust, policy)
-    assert found.certificate.witnesses == ("w31",)
+    assert [each.witness for each in found.certificate.witnesses] == ["w31"]
     with pytest.raises(CertificateInvalid, match="seen before"):
         load_verified(home.models / "adult" / "1", home.trust, policy)
 

@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -30,10 +31,10 @@ from dpserve_verify.audit.tile_check import audit_tiles
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.keys import verifier_keys
 from dpserve_verify.log import notes
-from dpserve_verify.log.cosignature import cosignatures, require_quorum, with_cosignatures
+from dpserve_verify.log.cosignature import Cosignature, cosignatures, require_quorum, with_cosignatures
 from dpserve_verify.log.proofs import parse_proof, verify_proof
 from dpserve_verify.log.witness_policy import WitnessPolicy, parse_policy
-from dpserve_verify.log.witnessed import WITNESSED, judge, read_witnessed
+from dpserve_verify.log.witnessed import WITNESSED, Vouched, judge, read_witnessed
 from serving.cli.app import run
 
 pytestmark = pytest.mark.server
@@ -146,6 +147,18 @@ def test_without_a_witness_a_rewritten_ledger_is_sound(home):
     assert "kept from before has another root" in found.problems[0]
 
 
+def test_another_tree_of_as_many_entries_is_told_as_that(home, start):
+    """The specification has 409 for it, with or without the size, whichever size the client believed."""
+    for name, twist in (("a", None), ("b", lambda answer: (answer[0], "text/x.tlog.size", answer[2] or b"12\n"))):
+        witness = start(home, name, twist if twist is None else lambda it, t=twist: t(it) if it[0] == 409 else it)
+        rule, before = policy(home, [witness]), asked(home, policy(home, [witness])).note
+        forked = rewritten(Home.open(ledgers.place(ledgers.copy(home.path, home.path.with_name(name)))), 5)
+        for kept in (None, before):
+            with pytest.raises(LedgerInvalid, match=r"another tree of 12 entries of this log.*rewritten.*\(409\)"):
+                asked(forked, rule, kept=kept)
+        assert witness.asked == [200, 409, 409, 409]
+
+
 def test_a_witness_refuses_a_rewritten_ledger(home, start):
     witness = start(home)
     rule = policy(home, [witness])
@@ -155,7 +168,7 @@ def test_a_witness_refuses_a_rewritten_ledger(home, start):
     with pytest.raises(LedgerInvalid, match="does not continue what it signed before"):
         asked(home, rule, kept=read_witnessed(home.path))
     (home.path / WITNESSED).unlink()  # the operator's last hope: that nobody asks for a quorum
-    _, problems = judge([home.ledger.log.checkpoint()], rule, pinned(home))
+    problems = judge([home.ledger.log.checkpoint()], rule, pinned(home)).problems
     assert "no checkpoint is vouched for" in problems[0]
     assert witness.seen(home.ledger.log.origin)["size"] == 12
 
@@ -206,7 +219,7 @@ def test_a_fork_shown_to_two_auditors_is_signed_once(home, start, tmp_path):
         asked(other, rule)
     for fork, note, sound in ((home, shown_to_one, True), (other, other.ledger.log.checkpoint(), False)):
         assert audit_place(ledgers.place(fork.path), seen=[note]).ok
-        assert (judge([note], rule, pinned(home))[1] == []) is sound
+        assert (not judge([note], rule, pinned(home)).problems) is sound
 
 
 def test_a_rolled_back_ledger_is_not_signed(home, start, tmp_path):
@@ -455,6 +468,13 @@ def test_every_line_in_a_witness_name_must_verify(home, start):
     assert with_cosignatures(good + older, [line]).count(witness.name) == 1
 
 
+def test_when_a_witness_saw_it_is_its_own_word():
+    assert Cosignature("w", 1_700_000_000).when == "2023-11-14T22:13:20Z"
+    assert Cosignature("w", 253_402_300_799).when == "9999-12-31T23:59:59Z"
+    assert Cosignature("w", 2**63 - 1).when == "9223372036854775807 s after 1970"
+    assert Cosignature("w", 1).words == "w at 1970-01-01T00:00:01Z"
+
+
 def test_a_cosignature_of_another_checkpoint_is_none(home, start):
     rule = policy(home, [start(home)], log=False)
     line = notes.parse_note(asked(home, rule).note).signatures[1]
@@ -480,7 +500,7 @@ def test_a_policy_of_other_logs(home, start, tmp_path):
     rule = policy(stranger, [start(home)])
     with pytest.raises(InputError, match="none of its log lines"):
         asked(home, rule)
-    _, problems = judge([home.ledger.log.checkpoint()], rule, pinned(home))
+    problems = judge([home.ledger.log.checkpoint()], rule, pinned(home)).problems
     assert "none of its log lines holds the key" in problems[0]
     cosigned = asked(home, policy(home, [start(home, "v")], log=False)).note
     both = policy_text(stranger, []).replace("group g all \nquorum g", "quorum none")
@@ -491,8 +511,8 @@ def test_a_policy_of_other_logs(home, start, tmp_path):
 def test_no_quorum_asks_nobody(home):
     rule = parse_policy(b"quorum none\n")
     assert asked(home, rule).note == home.ledger.log.checkpoint()
-    assert judge([home.ledger.log.checkpoint()], rule, pinned(home)) == (12, [])
-    assert judge([], rule, pinned(home))[0] == 0
+    assert judge([home.ledger.log.checkpoint()], rule, pinned(home)) == Vouched(12, ())
+    assert judge([], rule, pinned(home)).size == 0
 
 
 # The commands
@@ -517,7 +537,11 @@ def test_ask_export_and_audit(home, start, said, tmp_path, monkeypatch):
     code, body = said("ledger", "witness", "--policy", file)
     assert (code, body["size"], len(body["answers"])) == (0, 12, 2)
     assert body["checkpoint"] == read_witnessed(home.path)
-    assert said("ledger", "audit", "--policy", file)[1]["witnessed"] == 12
+    audited = said("ledger", "audit", "--policy", file)[1]
+    assert audited["witnessed"] == 12
+    assert [each["witness"] for each in audited["seen_by"]] == ["witness.example/1", "witness.example/2"]
+    moments = [datetime.strptime(each["time"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC) for each in audited["seen_by"]]
+    assert all(timedelta(0) <= datetime.now(UTC) - moment < timedelta(minutes=10) for moment in moments)
     said("ledger", "export", "--out", tmp_path / "files")
     said("ledger", "tiles", "--out", tmp_path / "tiles")
     for folder in (tmp_path / "files", tmp_path / "tiles"):
