@@ -51,13 +51,14 @@ Stamp: TypeAlias = tuple[int, int, int]
 class Backup:
     """What was copied. `entries`: of the ledger's snapshot; `files`: the sha256 of each, by its path; `unknown`: paths
     that the table of a home does not name, and `missing`: commitments whose rows are not in the home; neither is in the
-    copy.
+    copy. `is_noted`: whether the home could be written, which then says when it was made.
     """
 
     entries: int
     files: dict[str, str] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    is_noted: bool = False
 
 
 def back_up(home: Home, to: Path) -> Backup:
@@ -97,7 +98,9 @@ def back_up(home: Home, to: Path) -> Backup:
     os.sync()  # before the manifest, which says that all is there
     manifest = json.dumps({**body, "files": done.files}, indent=1)
     replace_file(to / MANIFEST, manifest.encode(), PRIVATE)
-    note_backup(home.path, began)
+    with suppress(OSError):
+        note_backup(home.path, began)
+        done.is_noted = True
     return done
 
 

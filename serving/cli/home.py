@@ -73,6 +73,8 @@ def backup(
         note(f"{path}: is no part of a home, and is not in the backup")
     if done.missing:
         note(f"datasets/: {len(done.missing)} folders are not in this home, and not in the backup (--json names them)")
+    if not done.is_noted:
+        note("the home cannot be written, so its metrics do not know of this backup")
     body = {"out": str(folder), "entries": done.entries, "files": len(done.files)}
     lines = [(name, str(value)) for name, value in body.items()]
     show(json, body | {"unknown": done.unknown, "missing": done.missing}, align_columns(lines))

@@ -155,6 +155,7 @@ def test_a_file_that_the_table_lacks_is_named_and_rows_that_are_away_are(home, t
     (home.datasets / commitment).rename(tmp_path / "away")
     done = backup.back_up(home, tmp_path / "copy")
     assert (done.unknown, done.missing) == (["notes.txt"], [commitment])
+    assert done.is_noted
     assert not (tmp_path / "copy" / "notes.txt").exists()
     (home.path / "notes.txt").unlink()  # the fixture looks for such files in every home
 

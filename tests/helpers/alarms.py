@@ -12,13 +12,15 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeAlias
 
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_rule import RULES
 
 ROOT = Path(__file__).resolve().parents[2]
-EVERY, LAST = 240, 2 * 3600  # seconds: of the time that is played, in which all stays as it is
+RECENT, EVERY, LAST = 4, 240, 2 * 3600  # steps of so many seconds, in the time that is played
+Sample: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 
 
 def cluster_labels(pod: str) -> dict[str, str]:
@@ -30,20 +32,26 @@ def cluster_labels(pod: str) -> dict[str, str]:
     return labels | {each["targetLabel"]: each["replacement"] for each in endpoint["relabelings"]}
 
 
-def require_alerts(page: str, alerts: Iterable[str], of_each: Iterable[str] = ()) -> None:
+def require_alerts(page: str, alerts: Iterable[str], of_each: Iterable[str] = (), before: str = "") -> None:
     """Fail unless exactly these alerts fire where two pods say what is on a page: `alerts` once, for both, and
-    `of_each` for each of them.
+    `of_each` for each of them. `before`: the page until a quarter of an hour ago, where it was another one.
     """
     now, steps, rules = time.time(), LAST // EVERY, yaml.safe_load(RULES.read_text())["spec"]
     asked_for, series = set(re.findall(r"\bdpserve_\w+", str(rules))), []
     for pod in ("p-0", "p-1"):
         labels = cluster_labels(pod)
         series.append({"series": _series("up", labels), "values": f"1x{steps}"})
-        for family in text_string_to_metric_families(page):
-            for each in (each for each in family.samples if each.name in asked_for):
-                is_time = each.name.endswith("_timestamp_seconds")
-                value = each.value - now + LAST if is_time else each.value
-                series.append({"series": _series(each.name, {**each.labels, **labels}), "values": f"{value!r}x{steps}"})
+        values, earlier = (
+            {key: value for key, value in _values(text, now).items() if key[0] in asked_for}
+            for text in (page, before or page)
+        )
+        for name, own in values.keys() | earlier.keys():
+            was, is_now = (each.get((name, own), "_") for each in (earlier, values))
+            told = {
+                "series": _series(name, {**dict(own), **labels}),
+                "values": f"{was}x{steps - RECENT} {is_now}x{RECENT}",
+            }
+            series.append(told)
     counts = Counter({**dict.fromkeys(alerts, 1), **dict.fromkeys(of_each, 2)})
     firing = [{"labels": f'{{alertname="{name}"}}', "value": count} for name, count in sorted(counts.items())]
     asked = {"expr": 'count by (alertname) (ALERTS{alertstate="firing"})', "eval_time": f"{LAST}s"}
@@ -55,6 +63,17 @@ def require_alerts(page: str, alerts: Iterable[str], of_each: Iterable[str] = ()
         command = ["promtool", "test", "rules", "played.yml"]
         found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stdout + found.stderr
+
+
+def _values(page: str, now: float) -> dict[Sample, str]:
+    """What each series says, times of it as they are where `now` is LAST."""
+    samples = (each for family in text_string_to_metric_families(page) for each in family.samples)
+    return {
+        (each.name, tuple(sorted(each.labels.items()))): repr(
+            each.value - now + LAST if each.name.endswith("_timestamp_seconds") else each.value
+        )
+        for each in samples
+    }
 
 
 def _series(name: str, labels: dict[str, str]) -> str:

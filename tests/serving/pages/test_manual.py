@@ -54,13 +54,16 @@ def test_contents_name_every_page_of_the_site():
     pages = {path.relative_to(ROOT / "docs").as_posix().removesuffix(".md") for path in (ROOT / "docs").rglob("*.md")}
     pages |= {
         f"reference/{name}"
-        for name in ("python", "commands", "rest", "learners", "errors", "settings", "metrics", "access")
+        for name in ("python", "commands", "rest", "learners", "errors", "settings", "metrics", "alerts", "access")
     }
     assert {name for _, listed in render.manual().contents for _, name in listed} == pages | {"changelog"}
 
 
 def test_what_is_made_from_the_code_is_shown_and_found():
     assert {"clienttrain", "clientexplain"} <= anchors("reference/python")
+    runbooks = re.findall(r"runbook: /docs/(\S+)#(\w+)", (ROOT / "serving" / "grafana" / "alerts.yml").read_text())
+    assert runbooks
+    assert [each for each in runbooks if each[1] not in anchors(each[0])] == []
     assert "An example" in render.page("reference/rest").html
     assert "reference/python#clienttrain" in [each.address for each in search("Client.train idempotency_key")]
     assert "<table>" in render.page("reference/errors").html

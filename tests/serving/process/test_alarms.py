@@ -12,16 +12,21 @@ import pytest
 from alarms import require_alerts
 from histories import log_vkey
 from prometheus_client.parser import text_string_to_metric_families
-from small_home import ROOT, adult_home, dpserve, free_port, running, until
+from small_home import ROOT, adult_home, dpserve, environment, free_port, running, until
+from sqlalchemy import update
 from witness_server import Witness
 
 from accountant.home.backup_time import note_backup
+from accountant.store.tables import token_table
 from training.jobs import job, schedule
 from training.requests import JobRequest
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.system("promtool", "unshare")]
 ASKED = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.05", "parameters": {"rounds": 5}}
 OWN_DISK = 'mount -t tmpfs -o size=64m,mode=0700 tmpfs "$DPSERVE_LOCAL" && exec "$@"'
+
+READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
+COMMAND = [sys.executable, "-m", "serving.cli"]
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +46,7 @@ def server(tmp_path_factory, witnesses):
     job.train(home, JobRequest.of(ASKED), by="test")
     policy.write_text(f"{witnesses(home, 'first').line()}quorum first\n")
     settings = {"DPSERVE_LOCAL": str(local), "DPSERVE_WITNESS_POLICY": str(policy), "DPSERVE_JOB_WORKERS": "0"}
-    command = ["unshare", "--mount", "sh", "-c", OWN_DISK, "sh", sys.executable, "-m", "serving.cli", "serve"]
+    command = ["unshare", "--mount", "sh", "-c", OWN_DISK, "sh", *COMMAND, "serve"]
     command += ["--port", str(port), "--workers", "1"]
     with running(home.path, command, port, folder, subprocess.Popen, DPSERVE_AUDIT_SECONDS="3600", **settings) as found:
         assert dpserve(home.path, "ledger", "witness", "--policy", str(policy)).returncode == 0
@@ -51,8 +56,7 @@ def server(tmp_path_factory, witnesses):
 
 @pytest.fixture(autouse=True)
 def quiet(server):
-    """Nothing fires once a cause is gone, and so before the next."""
-    yield
+    """Nothing fires before a cause, and so once the one before is gone."""
     require_alerts(page(server), [])
 
 
@@ -87,7 +91,13 @@ def test_a_backup_fails(server, tmp_path):
     assert dpserve(server.path, "backup", str(copy)).returncode == 2
     assert value(server, "dpserve_backup_timestamp_seconds") == pytest.approx(yesterday)
     require_alerts(page(server), ["DpserveBackupOld"])
+    command = ["unshare", "--mount", "sh", "-c", READ_ONLY, "sh", server.path, *COMMAND, "backup", tmp_path / "other"]
+    own = environment(server.path)
+    read_only = subprocess.run(command, env=own, capture_output=True, text=True, check=False)
+    assert (read_only.returncode, "cannot be written" in read_only.stderr) == (0, True), read_only.stderr
+    assert value(server, "dpserve_backup_timestamp_seconds") == pytest.approx(yesterday)
     assert dpserve(server.path, "backup", str(tmp_path / "good")).returncode == 0
+    assert value(server, "dpserve_backup_timestamp_seconds") > yesterday + 26 * 3600
 
 
 def test_before_the_first_backup_the_age_of_the_home_counts(server):
@@ -143,6 +153,37 @@ def test_a_witness_does_not_sign(server, witnesses):
     assert value(server, "dpserve_witness_behind_entries", witness="second") == 0
 
 
-def test_a_model_is_revoked(server):
+def test_little_is_left_of_a_budget(server):
+    """While a job holds it that waits; it is given back."""
+    most = round(value(server, "dpserve_epsilon_one_job", dataset="adult") - 0.001, 3)
+    waits = job.submit(server.home, JobRequest.of(ASKED | {"epsilon": str(most)}), by="ana")
+    require_alerts(page(server), ["DpserveBudgetNearlySpent"])
+    server.home.ledger.release(waits.seq)
+
+
+def test_a_job_burns(server):
+    """It is said for an hour, once."""
+    home, before = server.home, page(server)
+    burned = job.submit(home, JobRequest.of(ASKED), by="ana")
+    home.ledger.start(burned.seq, "owner:1:1", 60.0)
+    home.ledger.burn(burned.seq, "failed")
+    require_alerts(page(server), ["DpserveJobBurned"], before=before)
+
+
+def test_a_model_is_revoked_and_retired(server):
     assert dpserve(server.path, "key", "revoke", "adult@1", "--reason", "a test").returncode == 0
     until(lambda: value(server, "dpserve_model_versions", state="revoked") == 1, "it is seen")
+    require_alerts(page(server), [])
+    assert dpserve(server.path, "model", "retire", "adult@1", "--why", "revoked").returncode == 0
+
+
+def test_a_row_of_the_database_is_changed(server):
+    """The audit finds it, too; the count of it ends with a restart."""
+    with server.home.ledger.log.database.writing() as connection:
+        changed = update(token_table).where(token_table.c.name == f"predict-{server.port}")
+        assert connection.execute(changed.values(scopes="admin")).rowcount == 1
+    audited = value(server, "dpserve_audit_timestamp_seconds")
+    server.post("/v1/audits", None, scope="audit")
+    until(lambda: value(server, "dpserve_audit_timestamp_seconds") > audited, "it is audited")
+    until(lambda: value(server, "dpserve_index_mismatches_total", table="token"), "it is seen")
+    require_alerts(page(server), ["DpserveAuditFailing", "DpserveIndexChanged"])
