@@ -4,8 +4,9 @@ A file, a request and a notebook make an Arrow column of what they hold, and not
 values, which missing ones and which refusals it has. By feature and type of the column (`written`: how its texts are
 written):
 
-- a number: of numbers and decimals the value, of texts the number, any dash before or behind it or brackets about it a
-  minus; null and NaN are missing, and what is infinite lies beyond every cut point; a truth value is no number;
+- a number: of numbers and decimals the value, of texts the number, in the digits of any alphabet, any dash before or
+  behind it or brackets about it a minus; null and NaN are missing, and what is infinite lies beyond every cut point; a
+  truth value is no number;
 - a truth value: of booleans, of the numbers 0 and 1, of texts the words for yes and no;
 - a date, a moment, a time of day: of dates, timestamps (in UTC) and times, of texts by their patterns; no number is
   one;
@@ -23,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
+from unicodedata import decimal
 
 import numpy as np
 import pyarrow as pa
@@ -171,7 +173,7 @@ def _each_text(
     words = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     texts = pc.utf8_trim_whitespace(words.dictionary.cast(pa.large_string()))
     missing = np.asarray(pc.or_kleene(pc.is_null(texts), pc.is_in(texts, _nulls(written))).fill_null(True), bool)
-    values, wrong, wanted = understand(texts.fill_null(""), written)
+    values, wrong, wanted = understand(_with_plain_digits(texts.fill_null("")), written)
     wrong = np.append(wrong & ~missing, False)
     numbers = np.append(np.where(missing, np.nan, values), np.nan)
     codes = places_in(words)
@@ -179,6 +181,16 @@ def _each_text(
         raise Misfit(wanted, cells=bad)
     result: NDArray[np.float64] = numbers[codes]
     return result
+
+
+def _with_plain_digits(texts: pa.Array) -> pa.Array:
+    """Return texts with the digits of every alphabet as 0 to 9."""
+    is_plain = pc.string_is_ascii(texts)
+    if pc.all(is_plain).as_py():
+        return texts
+    others = texts.filter(pc.invert(is_plain)).to_pylist()
+    spelt = ["".join(str(decimal(letter, letter)) for letter in text) for text in others]
+    return pc.replace_with_mask(texts, pc.invert(is_plain), pa.array(spelt, texts.type))
 
 
 _MARKS = {".": r"\.", ",": ",", "either": "[.,]"}
@@ -202,6 +214,7 @@ def _bare_number(written: Written) -> str:
 
 
 def _numbers_of(texts: pa.Array, written: Written) -> _Meant:
+    texts = pc.replace_substring(texts, "\u066b", "," if written.decimal == "," else ".")  # as Arabic writes it
     texts, pattern = pc.replace_substring_regex(texts, f"[{DASHES}]", "-"), f"^{number_pattern(written)}$"
     fits = pc.match_substring_regex(texts, pattern)
     if not pc.all(fits).as_py():

@@ -49,7 +49,8 @@ sim/não sim/nao verdadeiro/falso ja/nee waar/onwaar ja/nej sant/falskt ja/nei s
 prawda/fałsz ano/ne áno/nie pravda/nepravda igen/nem igaz/hamis da/nu evet/hayır evet/hayir doğru/yanlış да/нет
 истина/ложь так/ні ναι/όχι はい/いいえ 是/否 예/아니요 예/아니오
 """
-YES, NO = (frozenset(pair.split("/")[at] for pair in _YES_NO.split()) for at in (0, 1))
+_PAIRS = [tuple(pair.split("/")) for pair in _YES_NO.split()]
+YES, NO = (frozenset(pair[at] for pair in _PAIRS) for at in (0, 1))
 
 
 @lru_cache(256)
@@ -202,3 +203,15 @@ class Written:
 
 
 USUAL = Written()
+
+
+def lone_truths(words: Iterable[str]) -> list[str]:
+    """Return those of a column's words for yes and no of which the other of the pair stands nowhere, while another word
+    means the same: N of T, F and N, which may be a third answer.
+    """
+    there = {unicodedata.normalize("NFKC", word).lower() for word in words}
+    known = there & (YES | NO).difference(TRUE, FALSE)
+    others = {word: {other for pair in _PAIRS if word in pair for other in pair} - {word} for word in known}
+    meant = USUAL.truth_words()
+    same = {word: [each for each in there if meant.get(each) is meant[word]] for word in known}
+    return sorted(word for word in known if len(same[word]) > 1 and not others[word] & there)

@@ -149,6 +149,11 @@ def _json_lines(rows: Sequence[Row], absent: bool = False) -> bytes:
     return "".join(json.dumps(record, ensure_ascii=absent) + "\n" for record in records).encode()
 
 
+def _database(place: Path, rows: Sequence[Row]) -> World:
+    _sqlite(place, rows)
+    return (place / "rows.sqlite").rename(place / "rows"), {}
+
+
 def _sqlite(place: Path, rows: Sequence[Row]) -> World:
     listed = ", ".join(f'"{name}"' for name in NAMES)
     with closing(sqlite3.connect(place / "rows.sqlite")) as base:
@@ -166,7 +171,7 @@ def _sqlite(place: Path, rows: Sequence[Row]) -> World:
 
 _TYPED = (
     _parquet, _feather, _stream, _drifting, _workbook, _titled_workbook, _opendocument, _lines, _packed_lines, _list,
-    _sqlite,
+    _sqlite, _database,
 )  # fmt: skip
 
 

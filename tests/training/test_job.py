@@ -282,7 +282,11 @@ def test_bad_files_are_refused_and_leave_nothing(home, files):
             register_rows(home, files, rows)
         assert "500K" not in refused.value.message
     (files / "empty.csv").write_text("")
-    for name, problem in (("empty.csv", "empty"), ("none.parquet", "no such file"), ("schema.yaml", "must end in")):
+    for name, problem in (
+        ("empty.csv", "empty"),
+        ("none.parquet", "no such file"),
+        ("schema.yaml", "in the first line"),
+    ):
         with pytest.raises(DataError, match=problem):
             register(home, "d", files / name, files / "schema.yaml", TOTAL, Relation.ADD_REMOVE, None)
     with pytest.raises(SchemaError, match="cannot be read"):

@@ -120,10 +120,11 @@ def pack(
     wanted = sorted({unit.column or "", *(() if scan is None else scan.names)} - described)
     with ExitStack() as ended:
         # Three at one time: the next batches are read, this one is looked at, and it is packed.
-        batches = ended.enter_context(closing(_ahead(read_batches(data, schema, wanted, unit.column), schema)))
+        counts = counts_of(schema)
+        batches = ended.enter_context(closing(_ahead(read_batches(data, schema, wanted, unit.column, counts), schema)))
         if (first := next(batches, None)) is None:
             raise DataError(f"data={data.name}: the file has no rows")
-        coder, start, used = Coder(data, schema), 0, 0
+        coder, start, used = Coder(data, schema, counts), 0, 0
         most = min(most_rows(data, schema.form), coder.most)
         held = parting is not None and bool(unit.column)
         files = _Files(folder, coder, most, held, before, first_of_each is not None)
@@ -155,8 +156,9 @@ def pack(
 
 def look_through(data: Path, schema: Schema) -> Mapping[str, ColumnCount]:
     """Read every row as `pack` does and pack none; return what becomes of the cells of each column."""
-    coder, start = Coder(data, schema), 0
-    with closing(_ahead(read_batches(data, schema), schema)) as batches:
+    counts, start = counts_of(schema), 0
+    coder = Coder(data, schema, counts)
+    with closing(_ahead(read_batches(data, schema, counts=counts), schema)) as batches:
         for batch in batches:
             coder.require_room(start + len(batch))
             for _ in coder.code(batch, start, slice(None)):
@@ -188,9 +190,9 @@ def _ahead(batches: Iterator[pa.RecordBatch], schema: Schema) -> Generator[pa.Re
 class Coder:
     """Codes batches of a file's rows, and counts what becomes of their cells: in `counts`, of all rows."""
 
-    def __init__(self, data: Path, schema: Schema) -> None:
+    def __init__(self, data: Path, schema: Schema, counts: Mapping[str, ColumnCount]) -> None:
         require_declared_encoding(data, schema.form)
-        self.schema, self.counts, self.most = schema, counts_of(schema), row_bound(schema.records)
+        self.schema, self.counts, self.most = schema, counts, row_bound(schema.records)
         spans = declared_ranges(schema.features, schema.ends)
         self._data, self._spans = (
             data,

@@ -86,6 +86,13 @@ READ = {  # name: feature, column, what is read: numbers, texts, None where miss
     "timestamps as texts": (MOMENT, pa.array(["2024-03-01 14:30", FAR]), [1709303400.0, 253402318799.0]),
     "dates as moments": (MOMENT, pa.array(DAYS), [1709251200.0, None, -86400.0]),
     "times": (CLOCK, pa.array([time(0, 1), None], pa.time32("s")), [60.0, None]),
+    "digits of other alphabets": (
+        NUMBER,
+        pa.array(["١٢", "-３.５", "१", "٣٫٥", "", "7"]),
+        [12.0, -3.5, 1.0, 3.5, None, 7.0],
+    ),
+    "days in digits of another alphabet": (DAY, pa.array(["٢٠٢٤-٠٣-٠١"]), [19783.0]),
+    "a truth value in digits of another alphabet": (TRUTH, pa.array(["١", "٠"]), [1.0, 0.0]),
     "times as texts": (CLOCK, pa.array(["0:01", "00:01:30.5", ""]), [60.0, 90.5, None]),
 }
 REFUSED = {
@@ -93,7 +100,6 @@ REFUSED = {
     "dates for numbers": (NUMBER, pa.array(DAYS)),
     "words for numbers": (NUMBER, pa.array(["1", "one"])),
     "underscores in numbers": (NUMBER, pa.array(["1_0"])),
-    "digits of another alphabet": (NUMBER, pa.array(["١"])),
     "a comma": (NUMBER, pa.array(["1,5"])),
     "lists": (NUMBER, pa.array([[1], [2]])),
     "two for a truth value": (TRUTH, pa.array([0, 2])),

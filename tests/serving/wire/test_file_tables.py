@@ -20,7 +20,6 @@ from serving.rest import models
 from serving.wire import file_tables, work_time
 from serving.wire.errors import TooLarge
 from serving.wire.file_tables import ending_of, table_of_file
-from training.rows.sources import files
 
 FEATURES = (NumericFeature("age", (30.0,)), CategoricalFeature("job", ("cook", "nurse")), BooleanFeature("own"))
 ROWS = [["id", "age", "job", "own", "day"], ["007", 20, "cook", True, date(2026, 1, 1)], ["p2", None, "", None, None]]
@@ -61,12 +60,11 @@ def test_what_cannot_be_read_is_refused_in_words(book, tmp_path):
     assert table_of_file(two, ".xlsx", FEATURES, TableFormat(Form(sheet="B")), 9)
     with pytest.raises(TooLarge, match="more than 1 records"):
         table_of_file(book, ".xlsx", FEATURES, USUAL_FORMAT, 1)
-    with pytest.raises(InputError, match=r"must end in \.parquet, \.xlsx"):
-        ending_of("people.exe")
-
-
-def test_the_endings_are_those_of_the_program():
-    assert set(file_tables.ENDINGS) == {*files.ENDINGS}
+    with pytest.raises(InputError, match="must be text, records of JSON"):
+        table_of_file(bytes(99), ending_of("people.exe"), FEATURES, USUAL_FORMAT, 9)
+    for raw, name in ((book, "people"), (two, "../../etc/B.xlsx")):
+        assert table_of_file(raw, ending_of(name), FEATURES, TableFormat(Form(sheet="B" if raw is two else "")), 9)
+    assert [ending_of(name) for name in ("a", "a/../x.b/c", "2024.v1.CSV.gz")] == [".file", ".b", ".csv.gz"]
     assert file_tables.PROGRAM.exists()
 
 

@@ -37,7 +37,7 @@ from training.rows.tables.row_files import read_columns
 
 NAMES = ["a", "b", "c c", "dé", "g,h", "i;j", "2024", "column 2", "a (2)", "Größe", 'k"l']
 WRONG = {
-    "numeric": ["x", "1,2,3", "1.5.2", "5-", "(1)", "0x1", "1_0", "--1", "١"], "boolean": ["perhaps", "2"],
+    "numeric": ["x", "1,2,3", "1.5.2", "5-", "(1)", "0x1", "1_0", "--1", "٣١٬٥"], "boolean": ["perhaps", "2"],
     "date": ["2024-02-30", "x", "31/12/1999."], "datetime": ["2024-02-30", "x"], "time": ["25:00", "x"],
 }  # fmt: skip
 BLANKS = [" ", "\u00a0", "\u202f"]

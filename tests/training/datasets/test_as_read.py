@@ -122,4 +122,45 @@ def test_a_text_is_like_a_listed_one_by_its_form_alone():
     assert [text for text in like if near(text) is None] == []
     unlike = ["Um", "Ulmer", "70", "C+", "e", "BadEms", "x" * 201, ""]
     assert [text for text in unlike if near(text) is not None] == []
-    assert ColumnCount("a", None).question() is None
+    assert not ColumnCount("a", None).questions()
+
+
+TRUTH, NUMBER = {"type": "boolean"}, {"type": "numeric", "range": [-9, 90]}
+VOTE = {"true_words": ["T"], "false_words": ["F"], "missing_words": ["N"]}
+THIRD, NOTES = "n beside other words for yes and no", "10.0 % of the cells are like (1), and are read as below 0"
+ASKED = {  # ten cells that repeat; what is asked of them, and what a schema says so that nothing is
+    "three answers": (TRUTH, "TFTFTFTFTN", THIRD, VOTE),
+    "a third answer that is missing": (TRUTH, "TFTFTFTFTN", THIRD, {"missing_words": ["N"]}),
+    "beside words for nothing": ({**TRUTH, "missing_words": ["?"]}, "TFTF?FTFTN", THIRD, VOTE),
+    "no yes at all": (TRUTH, "FFFFFFFFFN", "f and n beside other words", VOTE),
+    "two answers": (TRUTH, "TFTFTFTFTF", "", {}),
+    "two spellings": (TRUTH, ["yes", "no", "Y", "N", "1", "0", "true", "", "FALSE", "n"], "", {}),
+    "two languages": (TRUTH, ["oui", "non", "ja", "nein", "", "", "", "", "", ""], "", {}),
+    "a note of the table's foot": (NUMBER, ["12", "7", "(1)", *"3456789"], NOTES, {"missing_words": ["(1)"]}),
+    "an account": (NUMBER, ["12", "7", "(1)", "(20.5)", *"456789"], "", {}),
+    "a minus": (NUMBER, ["12", "7", "-1", *"3456789"], "", {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_may_be_no_answer_and_no_number_is_asked(tmp_path, home, name):
+    feature, cells, question, mended = ASKED[name]
+    data = tmp_path / "rows.csv"
+    lines = [f"{cells[at % 10]},{['no', 'yes'][at % 2]}" for at in range(60_000 if name == "three answers" else 400)]
+    if len(lines) > 400:  # in other parts of the file than the others
+        lines.sort(key=lambda line: line.startswith("N"))
+    data.write_text("\n".join(["a,y", *lines]) + "\n")
+
+    def check(said):
+        body = {**BODY, "records": len(lines), "features": {"a": said}}
+        return check_file(parse_schema(yaml.safe_dump(body).encode()), data), yaml.safe_dump(body)
+
+    looked, text = check(feature)
+    assert looked.problems == []
+    assert [question in said for said in looked.questions()] == [True] * bool(question)
+    assert check({**feature, **mended})[0].questions() == {}
+    if question:
+        (tmp_path / "schema.yaml").write_text(text)
+        asked = RegistrationRequest.of({"name": "draft", "epsilon": "1", "delta": "1e-6", "unit": "record"})
+        with pytest.raises(InputError, match="is this meant"):
+            register_requested(home, asked, data, tmp_path / "schema.yaml", "steward")

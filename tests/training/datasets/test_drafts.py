@@ -619,3 +619,44 @@ def test_what_can_be_read_in_two_ways_is_shown_to_the_steward_and_stands_in_no_d
         assert re.search(r"\s+".join(map(re.escape, cells)), told), cells
         assert not any(cell in draft for cell in cells if len(cell) > 6)
     assert "{type: boolean} # or {type: numeric, range: [0, 1], bins: 2} or" in draft
+
+
+def test_what_may_be_of_two_types_is_asked_with_both_readings(tmp_path):
+    days = ["20240131", "19991224", "20240229"]
+    votes, notes = ["T", "F", "N"], ["12", "(1)", "7", "(2)"]
+    for cells, kind, readings in (
+        (days, "date", {"date": ("2024-01-31", "1999-12-24", "2024-02-29"), "numeric": tuple(days)}),
+        (votes, "categorical", {"categorical": ("a word",) * 3, "boolean": ("no", "no", "yes")}),
+        (notes, "numeric", {"numeric": ("-1", "-2"), "notes": ("missing", "missing")}),
+        (["20240131", "20241301"], "numeric", None), (["20240131", "2024"], "numeric", None),
+        (["(1)", "(20.5)"], "numeric", None), (["T", "F", "t"], "boolean", None), (["Y", "N"], "boolean", None),
+    ):  # fmt: skip
+        text = "a;y\n" + "".join(f"{cell};{'uv'[at % 2]}\n" for at, cell in enumerate(cells))
+        proposal = draft_of(tmp_path, text)
+        question = proposal.questions.get("a")
+        assert (proposal.features["a"]["type"], question is None) == (kind, readings is None), cells
+        for reading in () if question is None else question.readings:
+            assert reading.meant == readings[reading.choice]
+            ends = {"range": [-99, 99_999_999]} if reading.declared["type"] == "numeric" else {}
+            ends = {"range": ["1900-01-01", "2050-01-01"]} if reading.declared["type"] == "date" else ends
+            body = {
+                "target": {"name": "y", "classes": ["u", "v"]},
+                "records": 9,
+                "features": {"a": {**reading.declared, **ends}},
+                "format": dict(proposal.format),
+            }
+            assert check_file(parse_schema(yaml.safe_dump(body).encode()), tmp_path / "rows.csv").problems == []
+
+
+@pytest.mark.parametrize(("cell", "is_asked"), [("", True), ("NA", True), ("v", False)])
+def test_a_target_may_be_missing_where_a_cell_is(tmp_path, cell, is_asked):
+    """It is a question of the draft, which nobody answers by an edit of another line."""
+    text = draft_of(tmp_path, f"a;y\n1;u\n2.5;v\n3;{cell}\n").to_yaml("rows.csv", True)
+    assert ("missing: FILL-IN" in text) == is_asked
+    for answer in ("leave-out", "refuse"):
+        said = text.replace("name: FILL-IN, classes: FILL-IN", "name: y, classes: [u, v]").replace(
+            "missing: FILL-IN", f"missing: {answer}"
+        )
+        said = said.replace("records: FILL-IN", "records: 3").replace("[FILL-IN, FILL-IN]", "[0, 9]")
+        said = re.sub(r'  "y": .*\n', "", said)
+        assert parse_schema(said.encode()).only.leave_out == (is_asked and answer == "leave-out")

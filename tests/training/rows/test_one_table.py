@@ -6,7 +6,9 @@ import gzip
 import io
 import json
 import re
+import sqlite3
 import zipfile
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from table_kinds import SCHEMA, write_kinds
 
 from accountant.errors import DataError
 from models.features.written import Form
+from training.datasets.drafts.proposal import SchemaProposal
 from training.datasets.file_check import check_file
 from training.datasets.packing import pack
 from training.rows.schema.schema import parse_schema
@@ -32,7 +35,7 @@ def read(path: Path, form: dict) -> tuple:
     """What a registration packs of a file, what a prediction reads of it, and what the check counts."""
     columns = {name: form[name] for name in ("decimal", "dates") if name in form}
     said = {**SCHEMA, "records": 40, "format": {**form, **columns}}
-    if (path.parent / "rows.sqlite").exists():
+    if (path.parent / "answer.csv").exists():
         said["ignore"] = [*SCHEMA["ignore"], "picture"]
     schema = parse_schema(json.dumps(said).encode())
     packed, checked = pack(path, schema), check_file(schema, path)
@@ -75,6 +78,18 @@ def parquet(table: pa.Table) -> bytes:
     return out.getvalue().to_pybytes()
 
 
+def database(*tables: str) -> bytes:
+    """A file of SQLite; a view of it holds no rows itself."""
+    with closing(sqlite3.connect(":memory:")) as base:
+        for name in tables:
+            base.execute(f'create table "{name}" ("a (EUR)" real, y text, t blob)')
+            rows = [(1, "no", b"x"), (2, "yes", None), (3, "no", 7), (4, "yes", "x")]
+            base.executemany(f'insert into "{name}" values (?, ?, ?)', rows)
+        base.execute("create view v as select 1")
+        base.commit()
+        return base.serialize()
+
+
 ROWS = pa.table({"a\u00a0(EUR)": [1, 2, 3, 4], " y ": ["no", "yes"] * 2, "t": [[1]] * 4})
 LINES = b'{"a\\n(EUR)": 1, "y": "no"}\n\n{"a\\n(EUR)": 2.0, "y": "yes", "t": "x"}\n' * 2
 TAKEN = {  # as people bring it; each is the same four rows
@@ -87,6 +102,15 @@ TAKEN = {  # as people bring it; each is the same four rows
     "an archive in an archive's usual name": ("a.zip", packed(**{"b.txt": TEXT, "__MACOSX/._b.txt": b"\0"})),
     "lines of JSON": ("a.jsonl", LINES),
     "lines of JSON in an archive": ("a.ndjson.zip", packed(**{"b.jsonl": LINES})),
+    "text by another name": ("adult.test", TEXT),
+    "text by no name": ("rows", TEXT),
+    "text of two bytes a letter by another name": ("a.out", TEXT.decode().encode("utf-16")),
+    "Parquet called .csv": ("a.csv", parquet(ROWS)),
+    "Parquet by another name": ("part-0000", parquet(ROWS)),
+    "SQLite": ("a.sqlite", database("visits")),
+    "SQLite called .txt": ("a.txt", database("visits")),
+    "SQLite with its journal ahead": ("a.sqlite3", database("visits")[:18] + b"\2\2" + database("visits")[20:]),
+    "one of two tables of SQLite": ("a.db#Of this", database("visits", "of this")),
     "a long text in a column that is ignored": ("a.csv", TEXT.replace(b"CELL", b'"' + b"x" * 900_000 + b'"')),
 }
 SCHEMA_OF_PLAIN = parse_schema(json.dumps(PLAIN).encode())
@@ -94,7 +118,10 @@ SCHEMA_OF_PLAIN = parse_schema(json.dumps(PLAIN).encode())
 
 @pytest.mark.parametrize(("name", "raw"), TAKEN.values(), ids=TAKEN)
 def test_what_people_bring_is_read(tmp_path, name, raw):
-    (tmp_path / name).write_bytes(raw)
+    (tmp_path / name.partition("#")[0]).write_bytes(raw)
+    if raw[:2] == b"\xff\xfe":
+        assert SchemaProposal.of_file(tmp_path / name).format == {"encoding": "utf-16"}
+        (tmp_path / name).write_bytes(raw.decode("utf-16").encode())
     assert check_file(SCHEMA_OF_PLAIN, tmp_path / name).problems == []
     packed_rows = pack(tmp_path / name, SCHEMA_OF_PLAIN)
     columns = [*read_columns(tmp_path / name, SCHEMA_OF_PLAIN.features, SCHEMA_OF_PLAIN)]
@@ -115,9 +142,11 @@ LOCKED = bytearray(packed(**{"b.csv": TEXT}))
 LOCKED[6] |= 1  # as the entry says of itself, and the list at the end
 LOCKED[LOCKED.index(b"PK\x01\x02") + 8] |= 1
 REFUSED = {  # name, bytes, what is said of it
-    "Parquet called .csv": ("a.csv", parquet(ROWS), "is no text but Parquet; call it .parquet"),
-    "a workbook called .csv": ("a.csv", packed(**{"[Content_Types].xml": b"", "b.xml": b""}), "call it .xlsx"),
-    "SQLite called .txt": ("a.txt", b"SQLite format 3\0" + bytes(99), "name it as sqlite:///FILE, with --table NAME"),
+    "a damaged workbook called .csv": ("a.csv", packed(**{"[Content_Types].xml": b""}), "as a workbook"),
+    "damaged SQLite": ("a.db", database("visits")[:2000], "cannot be read as SQLite (DatabaseError); register it as"),
+    "SQLite with two tables": ("a.db", database("a", "b"), "`sheet: b` under `format`; or register it as sqlite:///FILE"),
+    "SQLite with no table": ("a.db", database(), "has 0 tables of rows: name another file"),
+    "a table that SQLite has not": ("a.db#c", database("a", "b"), "no table 'c': a, b; say `sheet: a` under `format`"),
     "two files in an archive": ("a.zip", packed(**{"b.csv": TEXT, "c.csv": TEXT}), "2 files; unpack it, and name one"),
     "nothing in an archive": ("a.zip", packed(), "0 files; unpack it, and name one"),
     "a picture in an archive": ("a.zip", packed(**{"b.png": TEXT}), "unpack it, and name the file within"),
@@ -144,7 +173,7 @@ REFUSED = {  # name, bytes, what is said of it
 @pytest.mark.parametrize(("name", "raw", "words"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_read_is_refused_alike_with_a_remedy(tmp_path, monkeypatch, name, raw, words):
     monkeypatch.setattr(text_bytes, "MOST_UNPACKED", 1 << 20)
-    (tmp_path / name).write_bytes(raw)
+    (tmp_path / name.partition("#")[0]).write_bytes(raw)
     [problem, *others] = check_file(SCHEMA_OF_PLAIN, tmp_path / name).problems
     assert words in f"{problem.found}; {problem.remedy}"
     assert others == []
@@ -208,3 +237,25 @@ def test_what_kind_of_file_rows_come_from_is_asked_by_its_room_alone():
     others = [file for file in files if file.parent != ROOT / "training" / "rows" / "sources"]
     assert len(others) > 300
     assert [file.name for file in others if asks.search(file.read_text())] == []
+
+
+@pytest.mark.parametrize(("name", "raw", "words"), [
+    ("a.duckdb", bytes(8) + b"DUCK" + bytes(99), "register it as duckdb:FILE, with --table NAME"),
+    ("a.exe", bytes(range(256)), "must be text, records of JSON"), ("a", b"", "must be text, records of JSON"),
+])  # fmt: skip
+def test_what_is_of_no_kind_is_refused_at_once(tmp_path, name, raw, words):
+    (tmp_path / name).write_bytes(raw)
+    for read in (SchemaProposal.of_file, lambda path: check_file(SCHEMA_OF_PLAIN, path), open_table):
+        with pytest.raises(DataError, match=words):
+            read(tmp_path / name)
+
+
+def test_rows_that_lie_in_a_journal_beside_a_database_are_not_left_out(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "a.db")) as base:
+        base.execute("pragma journal_mode = wal")
+        base.execute('create table visits ("a (EUR)" real, y text, t)')
+        base.execute("insert into visits values (1, 'no', 2)")
+        base.commit()
+        with pytest.raises(DataError, match="in a journal beside it; register it as sqlite:///FILE, with --table NAME"):
+            pack(tmp_path / "a.db", SCHEMA_OF_PLAIN)
+    assert pack(tmp_path / "a.db", SCHEMA_OF_PLAIN).labels.tolist() == [0]

@@ -178,7 +178,11 @@ def test_a_url_without_a_place_is_refused(tmp_path, data):
 
 def test_what_is_no_table_is_told_before_it_is_fetched(drive, tmp_path):
     (drive / "notes.doc").write_text("hello")
-    for data, told in ((drive, "must end in"), (f"{drive}/none", "no such"), (f"{drive}/*.xyz", "names no object")):
+    for data, told in (
+        (drive, "must be text"),
+        (f"{drive}/none", "no such"),
+        (f"{drive}/*.xyz", "names no object"),
+    ):
         with pytest.raises(DataError, match=told), fetch_rows(f"file://{data}", tmp_path / "home"):
             pass
     assert not list((tmp_path / "home").glob("*/rows"))

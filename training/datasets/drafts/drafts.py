@@ -25,7 +25,6 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import PRIVATE, locked, replace_unsynced
 from training.datasets.drafts import sample
 from training.datasets.drafts.named_rows import check_rows, hold_rows
-from training.rows.sources.files import SAID, ending
 
 RECEIVING, LOOKING, COLUMNS, CHECKING, PROBLEMS, READY, REGISTERING, REGISTERED, UNREADABLE = (
     "receiving", "looking", "columns", "checking", "problems", "ready", "registering", "registered", "unreadable",
@@ -85,8 +84,6 @@ class Drafts:
         be taken.
         """
         name = re.sub(r"[^A-Za-z0-9_.-]", "-", name.rpartition("/")[2])[-100:].lstrip(".-") or "file"
-        if not ending(Path(name)):
-            raise InputError(f"file={name}: must end in {SAID}")
         if not 1 <= size <= most:
             raise InputError(f"bytes={size}: a file has 1 to {most} bytes here; a larger one is registered by path, or "
                              "with dpserve dataset register")  # fmt: skip

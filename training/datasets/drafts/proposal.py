@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import yaml
 
 from accountant.errors import DataError
@@ -35,7 +36,8 @@ from training.datasets.drafts.columns import (
 )
 from training.datasets.unit_candidates import find_candidates, repeats
 from training.rows.people.id_words import IDS, is_id, names_people, words_of
-from training.rows.schema.schema import called_again, has_no_name, parse_schema
+from training.rows.people.people import missing_texts
+from training.rows.schema.schema import KINDS, called_again, has_no_name, parse_schema
 from training.rows.schema.schema_text import FILL_IN
 from training.rows.sources.cell_kinds import VALUES, Kind
 from training.rows.sources.cell_tables import split_sheet
@@ -83,15 +85,18 @@ SEEN = f"""Cells were looked at for how they are written,
 HEAD = """\
 # Draft from the column names and types of {name}. {seen}
 # Replace every FILL-IN by what is publicly known: ranges from the meaning of a column, categories from the code book.
-target: {{name: FILL-IN, classes: FILL-IN}} # the column to predict (delete it below), its classes: ["no", "yes"]
+target: {{name: FILL-IN, classes: FILL-IN{asked}}} # the column to predict (delete it below), its classes: ["no", "yes"]
 # (where a class is rare, say about how rare, from public knowledge: prevalence: 0.02, of the last of two classes)
-# (where rows may lack it: missing: leave-out; such rows are in no job about it)
+# (where rows may lack it: missing: leave-out; such rows are in no job about it{or_else})
 # (to predict a number, its public range stands in place of the classes: range: [low, high])
 # (several questions about the same people, on one budget: in place of target,
 #  targets: {{NAME: {{classes: [...]}}, NAME: {{range: [low, high]}}}}; a job then says which: --target NAME)
 records: FILL-IN # replace-one: the public count; add-remove: a public guess
 features:
 """
+
+
+GAPLESS = {"asked": "", "or_else": ""}
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,7 @@ class SchemaProposal:
         steward of the file alone, part of no draft.
     reading: what the likely encodings make of the file's words, for its steward alone: part of no draft.
     cells: column -> its first cells, for the steward of the file alone.
+    has_gaps: whether a cell of some column was seen to be missing.
     people_words: what tells the likeliest of `people` apart, for the steward of the file alone: part of no draft.
     """
 
@@ -119,6 +125,7 @@ class SchemaProposal:
     reading: str = ""
     cells: Mapping[str, Sequence[str]] = field(default_factory=dict)
     people_words: Sequence[str] = ()
+    has_gaps: bool = False
 
     @classmethod
     def of_file(
@@ -138,7 +145,9 @@ class SchemaProposal:
             if form is None and look and header and (first := read_first_rows(path, {})):
                 form = first.form
             form = _name_columns(path, form, header, look)
-            form, seen, description, cells = _look_at(path, form) if look else (form or PLAIN, {}, "", {})
+            form, seen, description, cells, has_gaps = (
+                _look_at(path, form) if look else (form or PLAIN, {}, "", {}, False)
+            )
             types = column_types(path, form)
         except DataError as error:
             if look or not isinstance(error.__context__, UnicodeError):
@@ -154,7 +163,7 @@ class SchemaProposal:
             candidates = find_candidates(path, form, proposal.people)
             ranked = tuple(dict.fromkeys((*candidates.columns, *proposal.people)))
             proposal = replace(proposal, people=ranked, people_words=candidates.words)
-        return replace(proposal, reading=description, cells=cells)
+        return replace(proposal, reading=description, cells=cells, has_gaps=has_gaps)
 
     @classmethod
     def of_types(
@@ -205,7 +214,8 @@ class SchemaProposal:
 
         name: of the file of rows. looked: whether cells were looked at.
         """
-        lines = [HEAD.format(name=_quote(name)[1:-1], seen=SEEN if looked else UNSEEN).rstrip("\n")]
+        asked = {"asked": f", missing: {FILL_IN}", "or_else": "; else refuse"} if self.has_gaps else GAPLESS
+        lines = [HEAD.format(name=_quote(name)[1:-1], seen=SEEN if looked else UNSEEN, **asked).rstrip("\n")]
         for column, declaration in self.features.items():
             remark = f" # {self.remarks[column]}" if column in self.remarks else ""
             lines.append(f"  {_quote(column)}: {_flow(declaration)}{remark}")
@@ -296,6 +306,8 @@ def reason_to_ignore(name: str, kind: pa.DataType | None, seen: ColumnForm | Non
         return "an id"
     if seen is None and ((kind is not None and pa.types.is_temporal(kind)) or TIME_WORDS.intersection(words)):
         return "a date or a time: as a feature, {type: date, range: [first, last]}, or datetime, or time"
+    if kind is not None and (pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+        return "lists, records or bytes: a column is read that holds texts, numbers, dates or truth values"
     if seen is not None and seen.kind == EMPTY:
         return "nothing stands in it"
     texts = seen if seen is not None and seen.kind == TEXTS else None
@@ -373,9 +385,9 @@ def _name_columns(path: Path, form: Form | None, header: bool, look: bool) -> Fo
         return form if [*names] == own else replace(said, columns=tuple(names), skip=first.header_lines)
 
 
-def _look_at(path: Path, form: Form | None) -> tuple[Form, dict[str, ColumnForm], str, dict[str, list[str]]]:
+def _look_at(path: Path, form: Form | None) -> tuple[Form, dict[str, ColumnForm], str, dict[str, list[str]], bool]:
     """Return how the file and the cells of its first rows, and of some after them, are written, `describe_readings`,
-    and of each column the first cells that are there.
+    of each column the first cells that are there, and whether any is missing.
     """
     with reading(path):
         texts = [part.path for part in open_table(path).parts[:MAX_PARTS] if part.is_text]
@@ -383,7 +395,7 @@ def _look_at(path: Path, form: Form | None) -> tuple[Form, dict[str, ColumnForm]
         form = form or (PLAIN if telling is None else form_of(telling))
         description = "" if telling is None else describe_readings(list_readings(telling))
         table = open_table(path, form)
-        names, columns = [*table.types()], dict[str, Cells]()
+        names, columns, has_gaps = [*table.types()], dict[str, Cells](), False
         first: dict[str, list[str]] = {name: [] for name in names}
         for batch in _some_rows(table.batches(names, dict.fromkeys(names, pa.string()))):
             for name, cells in zip(names, batch.columns, strict=True):
@@ -391,8 +403,10 @@ def _look_at(path: Path, form: Form | None) -> tuple[Form, dict[str, ColumnForm]
                     first[name] = [*first[name], *islice(_present_cells(cells), FIRST_CELLS - len(first[name]))]
                 if is_text(cells.type):
                     columns.setdefault(name, Cells()).add(cells)
+                has_gaps = has_gaps or bool(cells.null_count)
+        has_gaps = has_gaps or any(pc.any(missing_texts(each.distinct()[0])).as_py() for each in columns.values())
         seen = dict.fromkeys(names, ColumnForm(TYPED)) | find_forms(columns)
-    return form, seen, description, first
+    return form, seen, description, first, has_gaps
 
 
 def _some_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -451,9 +465,7 @@ PUBLIC: Mapping[str, Mapping[str, Any]] = {
 
 def _declare_by_cells(seen: ColumnForm) -> tuple[Mapping[str, Any], str]:
     """Leave open what the cells do not say, with the readings that there are as a remark."""
-    if seen.kind not in PUBLIC:
-        return {**CATEGORICAL, **seen.declared}, ""
-    declaration, remarks = {**PUBLIC[seen.kind], **seen.declared}, list[str]()
+    declaration, remarks = {**PUBLIC.get(seen.kind, CATEGORICAL), **seen.declared}, list[str]()
     asked, days = seen.question, seen.declared.get("written", ())
     if asked is not None and asked.choices and seen.kind == "numeric":
         declaration = {**{key: value for key, value in declaration.items() if key != "thousands"}, "decimal": FILL_IN}
@@ -462,7 +474,7 @@ def _declare_by_cells(seen: ColumnForm) -> tuple[Mapping[str, Any], str]:
     elif asked is not None and asked.choices:
         declaration["written"], days = FILL_IN, asked.choices
         remarks = [f"which: {' or '.join(days)}?"]
-    elif asked is not None and seen.kind == "boolean":
+    elif asked is not None and asked.readings[0].choice in KINDS:
         remarks = [f"or {' or '.join(_flow(each.declared) for each in asked.readings[1:])}"]
     if any(map(has_short_year, days)):
         declaration["first_year"] = FILL_IN

@@ -20,7 +20,6 @@ class Kind(StrEnum):
     DATE, DAY, NO_DAY = "a date", "a date without a time of day", "a date that no calendar has"
     TIME, ZONE = "a time", "a moment with the name of a zone"
     NUMBER, WITH_UNIT, ABOUT = "a number", "a number with a unit", "a number with a sign of more or less"
-    DIGITS = "digits of another alphabet"
 
 
 VALUES = (Kind.NUMBER, Kind.DATE, Kind.TIME)
@@ -44,10 +43,10 @@ _BESIDE = re.compile(
     rf"([-+]?)\s*(?P<before>{_OTHER})?\s*(?P<number>[-+]?[.,]?[0-9](?:.*?[0-9])??[.,]?)\s*(?P<after>{_KNOWN}|{_OTHER})?"
 )
 _NEGATIVE = re.compile(r"\(([^-+()]*)\)|([^-+()]*)-|-([^-+()]*)")
+NOTE = r"^\([0-9]{1,2}\)$"  # as it stands in a table's foot, and -1 is written in accounts
 LONGEST = 1_000  # characters of a number, a date or a word: longer cells are texts, and are not looked through
 # What the law reads as no number and no day; a time also where no day has it.
 _KINDS = (
-    (Kind.DIGITS, re.compile(r"[-+]?(?=.*[^\W0-9])\d+([.,٫٬．]\d+)*")),
     (Kind.TIME, re.compile(r"\d{1,2}[:hH]\d\d(:\d\d(\.\d+)?)?( ?[aApP]\.?[mM]\.?)?")),
     (Kind.ZONE, re.compile(r"\d.*:\d\d.* ?\(?(?!UTC|GMT)[A-Z][A-Za-z/_]{1,30}\)?")),
     (Kind.NO_DAY, re.compile(r"\d{4}-\d\d-\d\d([ T].*)?|\d{1,4}[./-]\d{1,2}[./-]\d{1,4}[.]?([ T].*)?")),

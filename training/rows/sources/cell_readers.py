@@ -1,11 +1,12 @@
-"""The readers that others made of workbooks and of files of SPSS, Stata and SAS. They run behind the seal alone
-(`training.rows.sources.sealed`), which their faults end in: a memory fault of theirs is a refusal of the file.
+"""The readers that others made of workbooks, of SQLite and of files of SPSS, Stata and SAS. They run behind the seal
+alone (`training.rows.sources.sealed`), which their faults end in: a memory fault of theirs is a refusal of the file.
 
 A reader takes an open file and what is asked of it, and returns plain facts, as JSON has them, and a table.
 """
 
 from __future__ import annotations
 
+import sqlite3
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,12 @@ from training.rows.sources.tables import BATCH_ROWS, MOST_ABOVE
 python_calamine, pyreadstat = later("python_calamine"), later("pyreadstat")
 _ODS = "content.xml"
 MOST_TIMES = 10  # as many cells as all other sheets together has the one that is meant where none is named
+AS_URL = "register it as sqlite:///FILE, with --table NAME"
+MOST_NAMED = 5  # tables, as remedies
+_TABLES = (
+    "select name from sqlite_master where type = 'table' and sql like 'create table %' "
+    "and name not like 'sqlite!_%' escape '!'"
+)
 Asked = Mapping[str, Any]
 Cells = Sequence[Any]
 Sheet = tuple[list[str], list[Cells], list[int], dict[int, list[int]]]
@@ -65,7 +72,39 @@ def read_statistics(file: BinaryIO, asked: Asked) -> tuple[dict[str, Any], pa.Ta
     return {}, as_table([*columns], rows, range(2, len(rows) + 2), asked)
 
 
-READERS = {"sheet": read_sheet, "first": read_first, "statistics": read_statistics}
+def read_database(file: BinaryIO, asked: Asked) -> tuple[dict[str, Any], pa.Table]:
+    """Return the rows of the one table of a SQLite file, or of that which is asked for."""
+    raw = bytearray(file.read())
+    raw[18:20] = b"\1\1"  # of a journal ahead, which lies beside the file and is empty
+    database = sqlite3.connect(":memory:")
+    database.deserialize(bytes(raw))
+    tables = [name for (name,) in database.execute(_TABLES)]
+    said = [name for name in tables if name.lower() == asked["table"].lower()] if asked["table"] else tables
+    if len(said) != 1:
+        name, listed = asked["name"], ", ".join(tables)[:1000]
+        found = f"no table {asked['table']!r}" if asked["table"] else f"{len(tables)} tables of rows"
+        if not tables:
+            raise DataError(f"data={name}: has {found}: name another file")
+        raise DataError(
+            f"data={name}: has {found}: {listed}; say `sheet: NAME` under `format`, or name one with the file, like "
+            f"'{name}#{tables[0]}', or {AS_URL}",
+            remedies=[
+                *({"place": "format", "say": {"sheet": table}} for table in tables[:MOST_NAMED]),
+                {"how": AS_URL},
+            ],
+        )
+    rows = database.execute('select * from "{}"'.format(said[0].replace('"', '""')))
+    columns = [[*cells] for cells in zip(*rows, strict=True)] or [[] for _ in rows.description]
+    for cells in columns:
+        if any(isinstance(cell, bytes) for cell in cells):  # such a column is none of texts or numbers
+            cells[:] = [b""] * len(cells)
+    names, count = [about[0] for about in rows.description], len(columns[0])
+    return {}, as_table(names, [*zip(*columns, strict=True)], range(2, count + 2), asked)
+
+
+READERS = {
+    "sheet": read_sheet, "first": read_first, "statistics": read_statistics, "database": read_database,
+}  # fmt: skip
 
 
 def _cells_of_sheet(file: BinaryIO, asked: Asked, form: Form) -> Sheet:
@@ -212,7 +251,7 @@ def _type_of(kinds: set[type]) -> pa.DataType:
     if kinds <= {date, datetime}:
         return pa.date32() if kinds == {date} else pa.timestamp("us")
     kind = kinds.pop() if len(kinds) == 1 else str
-    return {bool: pa.bool_(), time: pa.time64("us")}.get(kind, pa.string())
+    return {bool: pa.bool_(), time: pa.time64("us"), bytes: pa.binary()}.get(kind, pa.string())
 
 
 def _batch(

@@ -1,5 +1,5 @@
-"""Workbooks, records of JSON and files of SPSS, Stata and SAS: columns of cells that have types of their own, held in
-memory.
+"""Workbooks, SQLite, records of JSON and files of SPSS, Stata and SAS: columns of cells that have types of their own,
+held in memory.
 
 A column whose cells are of one type is of that type; else it is one of texts, in which numbers and days are written
 plainly. A cell that is shown as per cents is the number that is shown. An empty cell, an error of the spreadsheet's and
@@ -20,7 +20,7 @@ import pyarrow as pa
 from accountant.errors import DataError
 from models.features.csv_lines import name_columns
 from models.features.written import Form
-from training.rows.sources.cell_readers import as_table
+from training.rows.sources.cell_readers import AS_URL, as_table
 from training.rows.sources.json_cells import read_records
 from training.rows.sources.sealed import read_sealed
 from training.rows.sources.tables import BATCH_ROWS, FileTable, Kinds, Placed
@@ -30,13 +30,17 @@ STATISTICS = {
     ".sav": "read_sav", ".zsav": "read_sav", ".por": "read_por", ".dta": "read_dta", ".sas7bdat": "read_sas7bdat",
     ".xpt": "read_xport",
 }  # fmt: skip
+DATABASES = (".sqlite", ".sqlite3", ".db", ".db3")
 MOST_UNPACKED, MOST_CELLS = 1 << 30, 1 << 25
 
 
 @dataclass
 class CellTable(FileTable):
-    """Such a file; of a workbook the one sheet that holds cells, or that of the form."""
+    """Such a file, of a `kind` that ENDINGS of files name; of a workbook the one sheet that holds cells, of SQLite the
+    one table, or that of the form.
+    """
 
+    kind: str = ""
     _commas: frozenset[str] = frozenset()
 
     has_floats = True
@@ -91,26 +95,31 @@ class CellTable(FileTable):
     @cached_property
     def _content(self) -> tuple[dict[str, Any], pa.Table]:
         """Read what is told of the rows, and the rows, each with its place behind it."""
-        if self._is_sheet or self.path.suffix.lower() in STATISTICS:
-            return self._read("sheet" if self._is_sheet else "statistics")
+        if self._is_sheet or self.kind in (*STATISTICS, *DATABASES):
+            return self._read("sheet" if self._is_sheet else "database" if self.kind in DATABASES else "statistics")
         asked = {"name": self.name, "most_cells": MOST_CELLS, "commas": self._commas}
         return {}, as_table(*read_records(self.path, self.form.codec), asked)
 
     @property
     def _is_sheet(self) -> bool:
-        return self.path.suffix.lower() in SHEETS
+        return self.kind in SHEETS
 
     def _read(self, reader: str) -> tuple[dict[str, Any], pa.Table]:
         asked: dict[str, Any] = {"most_cells": MOST_CELLS, "commas": [*self._commas]}
         if self._is_sheet:
             asked |= {"form": asdict(self.form), "most_unpacked": MOST_UNPACKED}
             asked["fails"] = "cannot be read as a workbook ({}); save it anew as .xlsx"
+        elif self.kind in DATABASES:
+            asked |= {"table": self.form.sheet, "fails": "cannot be read as SQLite ({}); " + AS_URL}
+            journals = (self.path.with_name(self.name + end) for end in ("-wal", "-journal"))
+            if any(journal.is_file() and journal.stat().st_size for journal in journals):
+                raise DataError(f"data={self.name}: some of its rows lie in a journal beside it; {AS_URL}")
         elif find_spec("pyreadstat") is None:
             raise DataError(
                 f"data={self.name}: needs pyreadstat, which is not here; pip install pyreadstat, or save it as .csv"
             )
         else:
-            asked["call"] = STATISTICS[self.path.suffix.lower()]
+            asked["call"] = STATISTICS[self.kind]
             asked["fails"] = "cannot be read ({}); save it anew, or as .csv"
         return read_sealed(self.path, reader, asked)
 
@@ -130,13 +139,15 @@ class CellTable(FileTable):
         return self._read("first")[0] if self._is_sheet else {"rows": [], "sheet": "", "sheets": []}
 
     def unused_keys(self) -> list[str]:
-        """Return none of a workbook, and what files of any other kind have."""
-        return [] if self._is_sheet else super().unused_keys()
+        """Return none of a workbook, of SQLite all but the table, and what files of any other kind have."""
+        keys = [] if self._is_sheet else super().unused_keys()
+        return [key for key in keys if key != "sheet" or self.kind not in DATABASES]
 
 
 def split_sheet(path: Path) -> tuple[Path, str]:
     """Return the file and the sheet that `book.xlsx#sheet` names; "" where it names none."""
-    book, mark, sheet = path.name.rpartition("#")
-    if not mark or not book.lower().endswith(SHEETS) or path.exists():
+    name, mark, sheet = path.name.rpartition("#")
+    book = path.with_name(name) if name else path
+    if not mark or path.exists() or not (book.is_file() or name.lower().endswith((*SHEETS, *DATABASES))):
         return path, ""
-    return path.with_name(book), sheet
+    return book, sheet

@@ -1,4 +1,4 @@
-"""One file of rows, by the end of its name: one of ENDINGS.
+"""One file of rows, by the end of its name, one of ENDINGS, and by what it begins with.
 
 Read in batches: memory is bounded whatever the size of a file, and what a compressed one may unpack to is.
 """
@@ -20,25 +20,36 @@ from pyarrow import ipc
 from accountant.errors import DataError
 from models.features.csv_lines import name_columns
 from models.features.written import PLAIN, Form
-from training.rows.sources.cell_tables import SHEETS, STATISTICS, CellTable, split_sheet
+from training.rows.sources.cell_tables import DATABASES, SHEETS, STATISTICS, CellTable, split_sheet
 from training.rows.sources.tables import BATCH_ROWS, FIRST_ROWS, FileTable, Kinds
-from training.rows.sources.text_bytes import PACKED, RECORDS, TEXT
+from training.rows.sources.text_bytes import PACKED, RECORDS, TEXT, kind_of_bytes
 from training.rows.sources.text_tables import CsvTable
 
 READ_BYTES, BATCH_BYTES = 1 << 16, 1 << 24
 ARROW = (".arrow", ".feather", ".ipc")
 _PACKED = [f"{text}{packed}" for text in (*TEXT, *RECORDS) for packed in PACKED]
-ENDINGS = (".parquet", *SHEETS, *STATISTICS, *_PACKED, *TEXT, *RECORDS, *ARROW, ".zip")
+ENDINGS = (".parquet", *SHEETS, *STATISTICS, *DATABASES, *_PACKED, *TEXT, *RECORDS, *ARROW, ".zip")
 SAID = (
-    ".parquet, .csv, .tsv, .txt, .data, .jsonl, .ndjson, .json (also with .gz, .zst and .zip), .zip, .xlsx, .xlsm, "
-    ".xls, .ods, .arrow, .feather, .ipc, or of SPSS, Stata and SAS .sav, .zsav, .por, .dta, .sas7bdat and .xpt"
+    "text, records of JSON (both also packed), Parquet, Arrow, a workbook, SQLite, or of SPSS, Stata and SAS; call it "
+    f"by one of {', '.join(ENDINGS[:1] + tuple(end for end in ENDINGS[1:] if end.count('.') == 1))}"
 )
 
 
-def ending(path: Path) -> str:
+def named_ending(path: Path) -> str:
     """Return the ending of the file's name, one of ENDINGS; "" where it has none of them."""
     name = split_sheet(path)[0].name.lower()
     return next((suffix for suffix in ENDINGS if name.endswith(suffix)), "")
+
+
+def ending(path: Path) -> str:
+    """Return the kind of a file, one of ENDINGS, "" where it is none of them: what it begins with tells more than a
+    name that is one of text, or of nothing that is known.
+    """
+    file, named = split_sheet(path)[0], named_ending(path)
+    if not file.is_file() or (named and named not in (*TEXT, *RECORDS, *_PACKED, ".zip")):
+        return named
+    found = kind_of_bytes(file)
+    return found if not named or found not in ("", ".csv", ".zip") else named
 
 
 def form_ending(path: Path) -> str:
@@ -55,17 +66,20 @@ def no_such_file(data: str) -> str:
 
 
 def open_file(path: Path, form: Form = PLAIN) -> FileTable:
-    """Open a file by its ending; `book.xlsx#name` is a sheet of a workbook. DataError where it has none of ENDINGS."""
+    """Open a file; `book.xlsx#name` is a sheet of a workbook, or a table of SQLite. DataError where it is of no kind
+    that is known.
+    """
     path, sheet = split_sheet(path)
     form, suffix = replace(form, sheet=sheet) if sheet else form, ending(path)
-    if not suffix:
-        raise DataError(f"data={path.name}: must end in .parquet or .csv (or {SAID})")
     if path.exists() and not path.is_file():  # a pipe: it would be waited for, and can be read once
         raise DataError(f"data={path.name}: must be a file; write what comes out of a pipe to one first")
+    if not suffix:
+        path.stat()
+        raise DataError(f"data={path.name}: must be {SAID}")
     if suffix == ".parquet":
         return ParquetTable(path, form)
-    if suffix in (*SHEETS, *STATISTICS) or form_ending(path) in RECORDS:
-        return CellTable(path, form)
+    if suffix in (*SHEETS, *STATISTICS, *DATABASES) or form_ending(path) in RECORDS:
+        return CellTable(path, form, kind=suffix)
     return ArrowTable(path, form) if suffix in ARROW else CsvTable(path, form)
 
 
@@ -109,17 +123,13 @@ class ParquetTable(FileTable):
 
     def _rows_at_once(self, file: pyarrow.parquet.ParquetFile, columns: Sequence[str]) -> int:
         """Return as many rows as come to BATCH_BYTES, at most BATCH_ROWS: few where texts are long. By what the file
-        says of its parts, and by its first rows: texts that repeat take more room in memory than in the file.
+        says of its parts, and by its first rows: texts that repeat take more room in memory than in the file. What it
+        says of columns is not asked: pyarrow ends the process where that is damaged.
         """
-        about, chosen = self._footer, set(columns)
         first = next(file.iter_batches(FIRST_ROWS, columns=list(columns)), None)
         widths = [sum(map(_size, first.columns)) / max(1, len(first))] if first is not None else []
-        for part in map(about.row_group, range(about.num_row_groups)):
-            chunks = map(part.column, range(part.num_columns))
-            size = sum(
-                chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in chosen
-            )
-            widths.append(size / max(1, part.num_rows))
+        parts = map(self._footer.row_group, range(self._footer.num_row_groups))
+        widths += [part.total_byte_size / max(1, part.num_rows) for part in parts]
         return min(BATCH_ROWS, int(BATCH_BYTES / max([1, *widths])))
 
     def most_rows(self) -> int:

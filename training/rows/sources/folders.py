@@ -20,7 +20,7 @@ from pyarrow.types import is_decimal, is_floating, is_integer
 from accountant.errors import DataError
 from models.features.column_law import is_text
 from models.features.written import PLAIN, Form
-from training.rows.sources.files import SAID, ending, form_ending, open_file
+from training.rows.sources.files import SAID, form_ending, named_ending, open_file
 from training.rows.sources.tables import FileTable, Kinds, Types
 
 HIVE_MISSING = "__HIVE_DEFAULT_PARTITION__"
@@ -52,13 +52,15 @@ def find_files(data: Path) -> tuple[Path, Sequence[Path]]:
 
 def open_files(name: str, root: Path, files: Sequence[Path], form: Form = PLAIN) -> Table:
     """Open files below a folder as one table. DataError where their names say that they are none."""
-    odd = next((path for path in files if not ending(path)), None)
+    odd = next((path for path in files if not named_ending(path)), None)  # what lies beside rows is seldom meant
     if odd is not None or len(files) > MOST_FILES or not files:
         problem = "holds no file of rows" if not files else f"holds more than {MOST_FILES} files"
-        problem = problem if odd is None else f"{odd.name}: must end in {SAID}"
+        problem = problem if odd is None else f"{odd.name}: must be {SAID}"
         raise DataError(f"data={name}: {problem}")
     if len(set(map(form_ending, files))) > 1:
-        raise DataError(f"data={name}: its files are of several forms: {', '.join(sorted({*map(ending, files)}))}")
+        raise DataError(
+            f"data={name}: its files are of several forms: {', '.join(sorted({*map(named_ending, files)}))}"
+        )
     return Table(name, root, [replace(open_file(path, form), keys=_keys(path.relative_to(root))) for path in files])
 
 

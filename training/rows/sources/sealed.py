@@ -46,6 +46,10 @@ ALPHABETS = (
 )  # fmt: skip
 
 
+class NoRoom(DataError, MemoryError):
+    """A file that takes more memory to read than there is."""
+
+
 def reading_seconds(size: int) -> int:
     """Return how much time of a processor a file of so many bytes may take, whatever it unpacks to."""
     return FIRST_SECONDS + size // BYTES_PER_SECOND
@@ -53,7 +57,7 @@ def reading_seconds(size: int) -> int:
 
 def read_sealed(path: Path, reader: str, asked: dict[str, Any]) -> tuple[dict[str, Any], pa.Table]:
     """Return what a reader of `READERS` makes of a file: facts and a table. DataError where it refuses, or is ended, by
-    a fault of its own or by its bounds; MemoryError; InputError where this system cannot seal a process.
+    a fault of its own or by its bounds, NoRoom by that of memory; InputError where this system cannot seal a process.
     """
     asked = {**asked, "reader": reader, "name": path.name}
     with path.open("rb") as file:
@@ -82,7 +86,7 @@ def _receive(wire: socket.socket, asked: dict[str, Any]) -> tuple[dict[str, Any]
         said = {}
     said = said if isinstance(said, dict) else {}
     if said.get("memory"):
-        raise MemoryError
+        raise NoRoom(f"data={asked['name']}: takes more memory to read than there is room for; save it as .csv")
     if "unsealed" in said:
         raise InputError(
             f"data={asked['name']}: this system cannot seal a process ({said['unsealed']!r:.200}), which reads such "

@@ -1,10 +1,13 @@
-"""The bytes of a file of text, unpacked as they are read: by what the file begins with, whatever its name ends with."""
+"""What a file begins with, whatever its name ends with: which kind it is of, and the bytes of one of text, unpacked as
+they are read.
+"""
 
 from __future__ import annotations
 
 import io
 import zipfile
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +20,48 @@ RECORDS = (".jsonl", ".ndjson", ".json")
 PACKED = {".gz": "gzip", ".zst": "zstd", ".zip": "zip"}
 MOST_UNPACKED = 1 << 36  # bytes
 _MARKS = {b"\x1f\x8b\x08": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip", b"PK\x05\x06": "zip"}
-_NO_TEXT = {
-    b"PAR1\x15": "Parquet; call it .parquet", b"ARROW1\0": "Arrow; call it .arrow",
-    b"\xd0\xcf\x11\xe0": "a workbook; call it .xls",
-    b"SQLite format 3\0": "a SQLite file; name it as sqlite:///FILE, with --table NAME",
+_KINDS = {
+    b"PAR1\x15": ".parquet", b"ARROW1\0": ".arrow", b"\xd0\xcf\x11\xe0": ".xls", b"SQLite format 3\0": ".sqlite",
+    b"$FL2@(#)": ".sav", b"$FL3@(#)": ".zsav", b"<stata_dta>": ".dta", b"HEADER RECORD*******L": ".xpt",
+    b"\0" * 12 + b"\xc2\xea\x81\x60": ".sas7bdat",
 }  # fmt: skip
+_SHEETS = {"[Content_Types].xml": ".xlsx", "mimetype": ".ods"}  # members of archives that are workbooks
+_WIDE = (b"\xff\xfe", b"\xfe\xff")  # how texts of two bytes a letter begin
 _DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError)
 
 
-def packing_of(path: Path) -> str:
-    """Return by which of PACKED a file of text is packed, "" where by none. DataError where it is another kind."""
+def kind_of_bytes(path: Path) -> str:
+    """Return the ending that a file should have by what it begins with, "" where that is no known kind; .csv of text.
+    DataError where it is a database of DuckDB's, which is asked.
+    """
     with path.open("rb") as file:
-        start = file.read(16)
-    if kind := next((kind for mark, kind in _NO_TEXT.items() if start.startswith(mark)), None):
-        raise DataError(f"data={path.name}: is no text but {kind}")
+        start = file.read(4096)
+    if start[8:12] == b"DUCK":
+        raise DataError(f"data={path.name}: is a database of DuckDB's; register it as duckdb:FILE, with --table NAME")
+    if kind := next((kind for mark, kind in _KINDS.items() if start.startswith(mark)), ""):
+        return kind
+    if start.startswith(b"PK"):
+        with suppress(*_DAMAGED), zipfile.ZipFile(path) as archive:
+            names = {*archive.namelist()}
+            return next((kind for member, kind in _SHEETS.items() if member in names), ".zip")
+    zeros = sorted(half.count(0) / max(1, len(half)) for half in (start[::2], start[1::2]))
+    is_wide = start.startswith(_WIDE) or (zeros[0] < 0.01 and zeros[1] > 0.5)
+    return ".csv" if start and (b"\0" not in start or is_wide or _packing_of(start)) else ""
+
+
+def packing_of(path: Path) -> str:
+    """Return by which of PACKED a file of text is packed, "" where by none."""
+    with path.open("rb") as file:
+        return _packing_of(file.read(16))
+
+
+def _packing_of(start: bytes) -> str:
     return next((name for mark, name in _MARKS.items() if start.startswith(mark)), "")
 
 
 def open_bytes(path: Path) -> Any:
-    """Open a file of text for reading, from its beginning. DataError where it is another kind of file, an archive of
-    several, or unpacks to more than MOST_UNPACKED.
+    """Open a file of text for reading, from its beginning. DataError where it is an archive of several, or unpacks to
+    more than MOST_UNPACKED.
     """
     if not (packing := packing_of(path)):
         return pa.OSFile(str(path))
@@ -49,8 +74,6 @@ def _open_member(path: Path) -> Any:
     try:
         archive = zipfile.ZipFile(path)
         listed = [member for member in archive.infolist() if not member.is_dir()]
-        if {member.filename for member in listed} & {"[Content_Types].xml", "mimetype"}:
-            raise DataError(f"data={path.name}: is no text but a workbook; call it .xlsx, or .ods")
         files = [each for each in listed if not any(part[:1] in "._" for part in each.filename.split("/"))]
         if len(files) != 1:
             raise DataError(f"data={path.name}: is an archive of {len(files)} files; unpack it, and name one")

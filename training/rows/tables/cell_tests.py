@@ -38,7 +38,6 @@ _TRUTH = Remedy({"type": "boolean"}, how="with its `true_words` and `false_words
 _WORDS_OF_TRUTH = (Remedy({"true_words": [Unsaid.CELL]}), Remedy({"false_words": [Unsaid.CELL]}))
 _LISTED = Remedy({"type": "categorical", "values": Unsaid.KNOWN})
 _HOW: dict[str, str] = {
-    Kind.DIGITS: "write the digits as 0 to 9",
     Kind.ZONE: "write its distance from UTC in place of the name, +01:00 for instance",
 }
 LEAVE_OUT = Remedy({"missing": "leave-out"}, how="(under add-remove)")
@@ -196,7 +195,7 @@ def _name_numbers(texts: Sequence[str]) -> list[str]:
     """Name texts of a column of numbers by the plainest form that reads them, without the unit."""
     parts = [part_unit(text) for text in texts]
     read = {form: read_by("numeric", _texts([number for number, _ in parts]), form)[0] for form in NUMBERS}
-    has_digits = np.array([bool(re.search("[0-9]", text)) for text in texts], bool)
+    has_digits = np.array([bool(re.search(r"\d", text)) for text in texts], bool)
     is_number = has_digits & ~np.isnan([*read.values()]).all(axis=0)
     others = iter(kinds_of([text for text, is_read in zip(texts, is_number, strict=True) if not is_read]))
     named = list[str]()
@@ -239,6 +238,6 @@ def _name_dates(feature: CalendarFeature, texts: Sequence[str]) -> list[str]:
         elif is_time and kind == Kind.TIME:
             named.append("a time that no day has")
         else:
-            known = (Kind.MISSING_WORD, Kind.NUMBER, Kind.TIME, Kind.ZONE, Kind.NO_DAY, Kind.DIGITS)
+            known = (Kind.MISSING_WORD, Kind.NUMBER, Kind.TIME, Kind.ZONE, Kind.NO_DAY)
             named.append(kind if kind in known else Kind.TEXT)
     return named

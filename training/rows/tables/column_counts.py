@@ -5,20 +5,26 @@ shown before they are registered, stored in no ledger, and told to nobody else.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from models.features.features import CategoricalFeature, Feature, NumericFeature
+from models.features.column_law import is_text, places_in, plain_column
+from models.features.features import BooleanFeature, CategoricalFeature, Feature, NumericFeature
+from models.features.written import Written, lone_truths
 from training.rows.packed.cells import Span
+from training.rows.sources.cell_kinds import NOTE
 from training.rows.tables.near_misses import BLANKS, NearMisses
 from training.rows.tables.remedies import Remedy, Unsaid, describe_remedies, write_anew
 
 if TYPE_CHECKING:
+    from training.rows.schema.row_weight import RowWeight
     from training.rows.schema.schema import Schema
 
 LEAST_LISTED, LEAST_WITHIN = 0.5, 0.1  # of the cells that are there
@@ -35,6 +41,14 @@ OF_VALUES = (
     Remedy({"other": "expected"}),
     *write_anew("write the cells as listed"),
 )
+OF_TRUTHS = (
+    Remedy({"true_words": Unsaid.WRITTEN, "false_words": Unsaid.WRITTEN}, how="(no other word is read then)"),
+    Remedy({"missing_words": [Unsaid.CELL]}, how="where it stands for a missing value"),
+)
+OF_NOTES = (
+    Remedy({"missing_words": [Unsaid.CELL]}, how="where it is a note, and no number"),
+    *write_anew("write -1 in place of (1)"),
+)
 PARTS = ("fits", "clipped", "other", "missing", "refused")
 
 
@@ -43,7 +57,8 @@ class ColumnCount:
     """Counts the cells of a column: those that are `missing`; `clipped`, outside of the declared range; `other`, none
     of the listed values; `refused`, which cannot be read; and the rest, which fit. `span`: the declared range, None
     where there is none; `expected`: most cells may be other, or clipped; `may_be_empty`: all may be missing. `misses`:
-    of those that are other, how many differ from a listed value in form alone, by how.
+    of those that are other, how many differ from a listed value in form alone, by how; `truths`: words for yes and no
+    that no schema lists; `notes`: whole numbers below 100 in brackets, and `bracketed` all that are.
     """
 
     name: str
@@ -57,6 +72,9 @@ class ColumnCount:
     refused: int = 0
     may_be_empty: bool = False
     misses: Counter[str] = field(default_factory=Counter)
+    truths: set[str] = field(default_factory=set)
+    notes: int = 0
+    bracketed: int = 0
 
     @property
     def fits(self) -> int:
@@ -94,23 +112,42 @@ class ColumnCount:
         assert isinstance(self.feature, CategoricalFeature)
         return NearMisses(self.feature.values)
 
+    def see(self, column: pa.Array, written: Written) -> None:
+        """Take in cells as they stand in the file, for what may be read as it is not meant."""
+        if isinstance(self.feature, CategoricalFeature) or not is_text(column.type) or written.true or written.false:
+            return
+        words = plain_column(column)
+        words = words if pa.types.is_dictionary(words.type) else words.dictionary_encode()
+        texts = pc.utf8_trim_whitespace(words.dictionary.cast(pa.large_string()))
+        if isinstance(self.feature, BooleanFeature):
+            self.truths.update(text for text in texts.to_pylist() if text and text not in written.missing_words)
+            return
+        other = pc.invert(pc.is_in(texts, pa.array(written.missing, pa.large_string())))
+        times = np.bincount(places_in(words), minlength=len(texts) + 1)[:-1]
+        for name, pattern in (("bracketed", r"^\(.*[0-9].*\)$"), ("notes", NOTE)):
+            fits = pc.and_(other, pc.match_substring_regex(texts, pattern)).fill_null(False)
+            setattr(self, name, getattr(self, name) + int(times[np.asarray(fits, bool)].sum()))
+
     @property
     def _remedy_of_misses(self) -> tuple[Remedy, ...]:
         return TRIM if self.misses.most_common(1)[0][0] == BLANKS else AS_WRITTEN
 
-    def question(self) -> str | None:
-        """Return what is asked of the column before it is registered: noticeably many cells that are read as other and
-        differ from a listed value in form alone; None where that is not so.
+    def questions(self) -> dict[str, str]:
+        """Return what is asked of the column before it is registered, each with its remedy: noticeably many cells that
+        are read as other and differ from a listed value in form alone; words that may be a third answer beside yes and
+        no; notes that would be read as numbers below 0.
         """
-        misses, present = self.misses.total(), self.cells - self.missing - self.refused
-        if not misses or misses < MOST_MISSES * present:
-            return None
-        share, form = _percent(misses, self.cells), self.misses.most_common(1)[0][0]
-        return f"{self.name}: {share} of the cells are as a listed value but for {form}, and are read as other"
-
-    def remedy(self) -> str:
-        """Return what makes such cells be read as the listed values."""
-        return f"{self.name}: {describe_remedies(self._remedy_of_misses)}"
+        misses, present, asked = self.misses.total(), self.cells - self.missing - self.refused, {}
+        if misses and misses >= MOST_MISSES * present:
+            share, form = _percent(misses, self.cells), self.misses.most_common(1)[0][0]
+            asked[f"{share} of the cells are as a listed value but for {form}, and are read as other"] = (
+                self._remedy_of_misses
+            )
+        if lone := lone_truths(self.truths):
+            asked[f"{' and '.join(lone)} beside other words for yes and no: is read as one of these"] = OF_TRUTHS
+        if self.notes and self.notes == self.bracketed:
+            asked[f"{_percent(self.notes, self.cells)} of the cells are like (1), and are read as below 0"] = OF_NOTES
+        return {f"{self.name}: {words}": f"{self.name}: {describe_remedies(each)}" for words, each in asked.items()}
 
     def problem(self) -> tuple[str, tuple[Remedy, ...]] | None:
         """Return what refuses the column, and the remedies: a list or a range that hardly a cell fits, or that nothing
@@ -192,3 +229,16 @@ def find_misfit(schema: Schema, counts: Mapping[str, ColumnCount]) -> tuple[str,
     if any(count.fits or not count.cells for count in features) or all(count.expected for count in features):
         return None
     return "", "no cell of any feature fits the schema", write_anew("declare the columns as the file has them")
+
+
+def weight_faults(
+    weight: RowWeight, numbers: NDArray[np.float64]
+) -> Iterator[tuple[NDArray[np.bool_], str, tuple[Remedy, ...]]]:
+    """Yield which of a column's numbers, NaN where missing, are no weights, what they are, and the remedies."""
+    mend = (Remedy(deletes=True), *write_anew("write what the row weighs"))
+    yield np.isnan(numbers), "nothing where a weight must stand", mend
+    yield numbers < 0, "a weight below 0", mend
+    if not weight.clips:
+        clipping = {"column": weight.column, "most": float(weight.most), "above": "clip"}
+        as_most = Remedy({"weight": clipping}, "schema", how="to count it as the most")
+        yield numbers > float(weight.most), f"a weight above the most, {weight.most:f}", (as_most, *mend)

@@ -8,12 +8,12 @@ the column and the place in the file, never a value.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,15 @@ from models.features.column_law import (
     read_texts,
     told_row,
 )
-from models.features.features import CalendarFeature, CategoricalFeature, Codes, Feature, NumericFeature, RawColumns
+from models.features.features import (
+    BooleanFeature,
+    CalendarFeature,
+    CategoricalFeature,
+    Codes,
+    Feature,
+    NumericFeature,
+    RawColumns,
+)
 from models.features.table_format import TableFormat
 from models.features.written import PLAIN, USUAL, Form, Written
 from training.rows import kernels
@@ -43,13 +51,14 @@ from training.rows.sources.cells import misfit_error, read_as_written
 from training.rows.sources.files import ending, no_such_file
 from training.rows.sources.folders import Table, open_table
 from training.rows.sources.tables import BATCH_ROWS, Kinds, OtherNumbers
-from training.rows.tables.column_counts import ColumnCount
-from training.rows.tables.remedies import Remedy, describe_remedies, write_anew
+from training.rows.tables.column_counts import ColumnCount, weight_faults
+from training.rows.tables.remedies import describe_remedies
 
 if TYPE_CHECKING:  # a file that is predicted has none
     from training.rows.schema.row_weight import RowWeight
     from training.rows.schema.schema import Schema, Target
 
+Counts: TypeAlias = Mapping[str, ColumnCount]
 NO_CLASS = np.uint8(255)  # stored in place of an answer that is missing; there are at most 255 classes, from 0
 NO_NUMBER = np.int32(-(1 << 31))  # the same, far below -TARGET_GRID
 ANSWER_BINS = 32
@@ -62,10 +71,11 @@ def bin_dtype(features: Sequence[Feature]) -> type[np.uint8] | type[np.uint16]:
 
 
 def read_batches(
-    data: Path, schema: Schema, also: Sequence[str] = (), unit: str | None = None
+    data: Path, schema: Schema, also: Sequence[str] = (), unit: str | None = None, counts: Counts | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Read batches with the schema's columns (and `also`), each read as the schema says that it is written, after
-    checking names: the column of the `unit` is the one that the schema need not speak of. DataError on anything else.
+    checking names: the column of the `unit` is the one that the schema need not speak of. `counts` see the cells as
+    they stand there. DataError on anything else.
     """
     wanted = [*dict.fromkeys((*(feature.name for feature in schema.stored), *schema.target_names, *also))]
     described = [
@@ -83,14 +93,20 @@ def read_batches(
                 f"header with the columns' names, parted by {schema.form.delimiter!r} as the schema's `format` says"
             )
         check_names([*types], schema, [unit] if unit else [])
-        yield from written_batches(table, described, schema, wanted, texts)
+        yield from written_batches(table, described, schema, wanted, texts, counts or {})
 
 
 def written_batches(
-    table: Table, features: Sequence[Feature], form: Schema | TableFormat | None, wanted: Sequence[str], kinds: Kinds
+    table: Table,
+    features: Sequence[Feature],
+    form: Schema | TableFormat | None,
+    wanted: Sequence[str],
+    kinds: Kinds,
+    counts: Counts,
 ) -> Iterator[pa.RecordBatch]:
     """Read batches of the `wanted` columns; the `features` among them as `form` says that they are written, or as
-    usual where it is None. `kinds`: the types of the others, where the file has no types.
+    usual where it is None. `kinds`: the types of the others, where the file has no types. `counts` see the cells of
+    these columns as they stand there.
     """
     plain = {column.name: column for column in features}
     forms = {name: form.written_as(name) if form else USUAL for name in plain}
@@ -107,6 +123,9 @@ def written_batches(
         try:
             for batch in table.batches(wanted, kinds):
                 batch, skip = batch.slice(min(skip, len(batch))), max(0, skip - len(batch))
+                for name, count in counts.items() if len(batch) else ():
+                    if name in special or isinstance(plain.get(name), BooleanFeature):
+                        count.see(batch[name], forms[name])
                 for name, feature in special.items() if len(batch) else ():
                     place = batch.schema.get_field_index(name)
                     batch = batch.set_column(place, name, read_as_written(feature, batch[name], forms[name], start))
@@ -239,30 +258,11 @@ def encode_weights(weight: RowWeight, column: pa.Array, start: int = 0, count: C
     for wrong, found, remedies in weight_faults(weight, numbers):
         if wrong.any():
             row = start + int(wrong.argmax())
-            raise DataError(
-                f"{weight.column}, {told_row(row)}: {found}; {describe_remedies(remedies)}",
-                row=row,
-                column=weight.column,
-            )
+            said = f"{weight.column}, {told_row(row)}: {found}; {describe_remedies(remedies)}"
+            raise DataError(said, row=row, column=weight.column)
     if count is not None:
         count.add_numbers(numbers)
     return weight.encode(numbers)
-
-
-def weight_faults(
-    weight: RowWeight, numbers: NDArray[np.float64]
-) -> Iterator[tuple[NDArray[np.bool_], str, tuple[Remedy, ...]]]:
-    """Yield which of a column's numbers, NaN where missing, are no weights, what they are, and the remedies."""
-    mend = (Remedy(deletes=True), *write_anew("write what the row weighs"))
-    yield np.isnan(numbers), "nothing where a weight must stand", mend
-    yield numbers < 0, "a weight below 0", mend
-    if not weight.clips:
-        clipping = {"column": weight.column, "most": float(weight.most), "above": "clip"}
-        yield (
-            numbers > float(weight.most),
-            f"a weight above the most, {weight.most:f}",
-            (Remedy({"weight": clipping}, "schema", how="to count it as the most"), *mend),
-        )
 
 
 def encode_finely(

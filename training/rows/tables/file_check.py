@@ -32,8 +32,8 @@ from training.rows.sources.files import no_such_file
 from training.rows.sources.folders import open_table
 from training.rows.sources.tables import FileTable
 from training.rows.tables.cell_tests import NO_CLASS, NOTHING, OF_ANSWERS, CellTests, Remedies, of_type
-from training.rows.tables.column_counts import PARTS, TRIM, ColumnCount, counts_of, find_misfit
-from training.rows.tables.data import read_classes, read_codes, weight_faults
+from training.rows.tables.column_counts import PARTS, TRIM, ColumnCount, counts_of, find_misfit, weight_faults
+from training.rows.tables.data import read_classes, read_codes
 from training.rows.tables.nobody_rows import DELETE, describe_nobody
 from training.rows.tables.remedies import Remedy, Unsaid, describe_remedies, remedies_from_json, write_anew
 
@@ -112,11 +112,11 @@ class FileCheck:
 
     def questions(self) -> dict[str, str]:
         """Return what is asked before the rows are registered, for it is seldom meant, each with its remedy: far fewer
-        or more rows than declared, and categories that are written otherwise than they are listed.
+        or more rows than declared, and what the cells of a column are read as and may not be.
         """
         if self.problems:
             return {}
-        asked = {words: count.remedy() for count in self.counts.values() if (words := count.question()) is not None}
+        asked = {words: remedy for count in self.counts.values() for words, remedy in count.questions().items()}
         if not self.records / ABOUT <= self.rows <= self.records * ABOUT:
             asked[f"{self._rows_words()}: far {'fewer' if self.rows < self.records else 'more'}"] = (
                 "mend the file, or say in the schema about how many `records` there are"
@@ -277,14 +277,15 @@ class _Look:
         self, of: Feature | Target, column: pa.Array, rows: Sequence[int], read: Callable[[pa.Array], None]
     ) -> None:
         """Read a column; where cells do not fit, note each, and read the rest."""
-        column = plain_column(column)
+        column, count = plain_column(column), self.counts[of.name]
+        if count.feature is (None if isinstance(of, Target) and of.classes is None else of):
+            count.see(column, self._schema.written_as(of.name))
         tests = self._tests.setdefault(of.name, CellTests(of, self._schema.written_as(of.name), self.has_floats))
         try:
             read(column)
             return tests.see(_texts(column.slice(0, SEEN)))
         except Misfit as error:
             misfit = error
-        count = self.counts[of.name]
         if misfit.cells is None:
             count.cells, count.refused = count.cells + len(column), count.refused + len(column)
             return self.note(of.name, misfit.problem + self.where, of_type(of, column.type))

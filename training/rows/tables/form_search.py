@@ -24,8 +24,19 @@ from models.features.column_forms import DATES, FIRST_YEAR, LIKELY_YEARS, NUMBER
 from models.features.column_law import NULLS, Misfit, plain_column, read_column
 from models.features.date_patterns import has_short_year, problem_of
 from models.features.features import CALENDAR, BooleanFeature, CalendarFeature, Feature, NumericFeature
-from models.features.written import USUAL, Written
-from training.rows.sources.cell_kinds import LONGEST, MISSING_WORDS, NO, YES, Kind, kind_of, part_unit, unit_beside
+from models.features.written import USUAL, Written, lone_truths
+from training.rows.schema.schema_text import FILL_IN
+from training.rows.sources.cell_kinds import (
+    LONGEST,
+    MISSING_WORDS,
+    NO,
+    NOTE,
+    YES,
+    Kind,
+    kind_of,
+    part_unit,
+    unit_beside,
+)
 
 # Kinds of columns whose cells say nothing of a form, beside those of schemas.
 EMPTY, TEXT, TYPED = "empty", "text", "typed"
@@ -33,6 +44,8 @@ LONG = 40  # characters of what is no category any more
 FIRST, RANDOM = 1_000, 1_000  # cells of a column that differ, by which its form is looked for; then all are read by it
 HEAD = 4  # cells by which most forms are ruled out
 SHOWN = 5  # cells whose readings are shown side by side
+MOST_NOTES = 20  # of which words are listed
+_TRUTH_KEYS = {"true_words": True, "false_words": False}
 YEARS = (1930, 1970)  # first years whose readings are shown where years have two digits
 FEATURES: Mapping[str, Feature] = {
     "boolean": BooleanFeature("cells"), "numeric": NumericFeature("cells", (0.0,)),
@@ -213,7 +226,7 @@ def kinds_of(texts: Sequence[str]) -> list[Kind]:
     read: Fits = np.any([read_by("numeric", numbers, form)[1] for form in NUMBERS], axis=0)
     kinds = []
     for text, is_day, is_number in zip(texts, days, read, strict=True):
-        kind, has_digits = kind_of(text), re.search("[0-9]", text)
+        kind, has_digits = kind_of(text), re.search(r"\d", text)
         by_law = Kind.DATE if is_day else Kind.NUMBER if is_number and has_digits else kind
         kinds.append(kind if kind == Kind.MISSING_WORD else by_law)
     return kinds
@@ -298,7 +311,8 @@ class _Search:
             return ColumnForm("time")
         ways = {"boolean": _find_truths, "numeric": _find_numbers, "date": _find_days}
         found = (find(texts, self.possible[kind]) for kind, find in ways.items() if self.possible[kind])
-        return next(filter(None, found), None) or self._find_measures(texts) or ColumnForm(TEXT)
+        form = next(filter(None, found), None) or self._find_measures(texts) or ColumnForm(TEXT)
+        return _find_days_of_digits(texts, self.possible["date"]) or form if form.is_whole else form
 
     def _find_measures(self, texts: pa.Array) -> ColumnForm | None:
         """Find numbers beside which one of the units stands that people write."""
@@ -312,9 +326,50 @@ def _find_truths(texts: pa.Array, forms: Iterable[Written]) -> ColumnForm | None
     words = {text.lower() for text in texts.to_pylist()} if search("boolean", texts, forms) else set()
     if len(words) < 2:
         return None
+    if lone_truths(words):
+        return ColumnForm(TEXT, question=_ask_third(sorted({*texts.to_pylist()})))
     own = set() if search("boolean", texts, [USUAL]) else words - USUAL.truths().keys()
     written = Written(true=tuple(sorted(own & YES)), false=tuple(sorted(own & NO)))
     return ColumnForm("boolean", written, ZERO_OR_ONE if words == {"0", "1"} else None)
+
+
+def _ask_third(words: Sequence[str]) -> Question:
+    """Ask whether one of some words for yes and no is a third answer."""
+    means = USUAL.truth_words()
+    said = [means[word.lower()] for word in words]
+    listed = {key: [*compress(words, (each is meant for each in said))] for key, meant in _TRUTH_KEYS.items()}
+    readings = (
+        Reading("categorical", {"type": "categorical", "values": [*words]}, ("a word",) * len(words)),
+        Reading("boolean", {"type": "boolean"} | listed, tuple("yes" if each else "no" for each in said)),
+    )
+    return Question(tuple(words), readings)
+
+
+def _find_days_of_digits(texts: pa.Array, forms: Iterable[Written]) -> ColumnForm | None:
+    """Find days that are written in digits alone, by the one pattern that reads them all, which are numbers as well."""
+    patterns = [form.dates[0] for form in forms if form.dates[0].isalpha()]
+    fits: Fits = np.all(days_by_pattern("date", texts, patterns), axis=1)
+    fitting = [*compress(patterns, fits)]
+    if len(fitting) != 1:
+        return None
+    form, shown = of_days(*fitting), texts.slice(0, SHOWN)
+    asked, cells = _ask("date", shown, {fitting[0]: form}), tuple(shown.to_pylist())
+    readings = (
+        Reading("date", {"type": "date", "written": fitting}, asked.readings[0].meant),
+        Reading("numeric", {"type": "numeric", "range": [FILL_IN, FILL_IN]}, cells),
+    )
+    return ColumnForm("date", form, Question(cells, readings))
+
+
+def _ask_notes(texts: pa.Array) -> Question | None:
+    """Ask whether small numbers in brackets, where there are no others, are notes; None where there are none."""
+    bracketed = texts.filter(pc.match_substring_regex(texts, r"^\("))
+    if not len(bracketed) or not pc.all(pc.match_substring_regex(bracketed, NOTE)).as_py():
+        return None
+    words = tuple(sorted(bracketed.to_pylist())[:MOST_NOTES])
+    below, said = tuple(f"-{word[1:-1]}" for word in words), {"type": "numeric", "range": [FILL_IN, FILL_IN]}
+    notes = Reading("notes", said | {"missing_words": [*words]}, ("missing",) * len(words))
+    return Question(words, (Reading("numeric", said, below), notes))
 
 
 def _find_numbers(texts: pa.Array, forms: Iterable[Written]) -> ColumnForm | None:
@@ -327,7 +382,7 @@ def _find_numbers(texts: pa.Array, forms: Iterable[Written]) -> ColumnForm | Non
     read = search("numeric", marked, forms)
     different = meanings({form: values for form, values in read.items() if _parts_thousands(form, marked, read)})
     if len(different) < 2:
-        return ColumnForm("numeric", different[0]) if different else None
+        return ColumnForm("numeric", different[0], _ask_notes(texts)) if different else None
     listed = {
         f"thousands {form.thousands}" if form.thousands else f"decimal {form.decimal}": form
         for form in sorted(different, key=lambda form: not form.thousands)

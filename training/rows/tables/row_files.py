@@ -75,7 +75,7 @@ def file_batches(path: Path, features: Sequence[Feature], form: Declared = None)
         absent = sorted(set(names) - set(table.types()))
         if absent:
             raise DataError(f"columns {absent}: the model reads them, and {path.name} has them not")
-        yield from written_batches(table, features, form, names, {})
+        yield from written_batches(table, features, form, names, {}, {})
 
 
 def column_types(data: Path, form: Form = PLAIN) -> dict[str, pa.DataType | None]:
