@@ -370,7 +370,7 @@ def _figures() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
     with TemporaryDirectory() as folder:
         home = Home.init({"DPSERVE_HOME": f"{folder}/home"})
         for collector in (
-            ReachedGauges((LedgerGauges(home, JobFigures()), WorthGauges(home, [])), False),
+            ReachedGauges(home, (LedgerGauges(home, JobFigures()), WorthGauges(home, [])), False),
             AuditGauges(home),
             ServingGauges(0, 0, {}),
             MachineGauges(home.path, 0),

@@ -16,7 +16,7 @@ import numpy as np
 from sqlalchemy import Connection
 
 from accountant.ledger.ledger import Ledger
-from accountant.log.entries import WITHDRAWN
+from accountant.log.rare_entries import WITHDRAWN
 from accountant.store.entry_index import entry_index
 from accountant.store.store import Store, body_at
 from dpserve_verify.errors import InputError

@@ -15,9 +15,9 @@ from accountant.keys import key_rows
 from accountant.ledger import derived_entries
 from accountant.ledger.families.job_kinds import Evaluation, Profile, kind_of
 from accountant.ledger.families.records import Job, Request, charged_window, request_from_entry
-from accountant.ledger.job_rows import read_job
+from accountant.ledger.job_rows import read_job, read_jobs
 from accountant.log.entries import Signed, TransparencyLog
-from accountant.store.store import Store, body_at, size
+from accountant.store.store import Store, body_at, read_bodies, size
 from accountant.store.tables import job_table
 from dpserve_verify.errors import InputError
 from dpserve_verify.log.entry import read_entry
@@ -92,20 +92,27 @@ def asked_of(connection: Connection, seq: int) -> Request:
 
 def profiles_of(database: Store, dataset: str) -> list[int]:
     """Return the jobs whose profiles of this dataset stand, the newest first."""
-    with database.reading() as connection:
+    with database.sharing(), database.reading() as connection:
+        profiled = _entries_of_kind(database, connection, Profile.ends)
+        read_bodies(connection, (number for number, _ in profiled))
         return [
             job
-            for number, job in _entries_of_kind(database, connection, Profile.ends)
+            for number, job in profiled
             if read_entry(number, body_at(connection, number)).value["dataset"] == dataset
         ]
 
 
 def by_model(database: Store) -> dict[int, list[int]]:
     """Return, by the entry that certifies a model, the jobs whose statements are about it, the newest first."""
-    with database.reading() as connection:
+    with database.sharing(), database.reading() as connection:
         jobs: dict[int, list[int]] = {}
-        for _, job in _entries_of_kind(database, connection, Evaluation.ends):
-            certified = certified_of(connection, asked_of(connection, job).kind.models[0])
+        evaluations = [job for _, job in _entries_of_kind(database, connection, Evaluation.ends)]
+        read_bodies(connection, evaluations)
+        measured = {job: asked_of(connection, job).kind.models[0] for job in evaluations}
+        read_bodies(connection, measured.values())
+        read_jobs(connection, measured.values())
+        for job in evaluations:
+            certified = certified_of(connection, measured[job])
             if certified is not None:
                 jobs.setdefault(certified, []).append(job)
         return jobs

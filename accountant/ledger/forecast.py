@@ -8,14 +8,16 @@ from math import inf
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, func, select
 
 from accountant.ledger.admission import charged_jobs, charges
 from accountant.ledger.families.families import Dataset, Family
+from accountant.ledger.families.family_rows import question_of_quotas
 from accountant.ledger.families.left import roomiest
 from accountant.ledger.ledger import Ledger
 from accountant.ledger.outside import charged_entries
-from accountant.store.store import body_at
+from accountant.store.queries import Queries
+from accountant.store.store import body_at, question_of_body
 from accountant.store.tables import job_table
 from dpserve_verify.log.entry import read_entry
 
@@ -45,6 +47,17 @@ def forecast(ledger: Ledger, dataset: Dataset, now: datetime | None = None) -> d
     }
 
 
+def about_dataset(dataset: Dataset) -> Queries:
+    """List what is asked to show a dataset that was loaded, beside its jobs: its quotas, and what `forecast` asks."""
+    families = roomiest(dataset).families
+    founded = (question_of_body(family.seq) for family in families)
+    return [*question_of_quotas(dataset), *founded, *((_newest_job(each), {}) for each in families)]
+
+
+def _newest_job(family: Family) -> Select[Any]:
+    return select(func.max(job_table.c.seq)).where(charged_jobs(family))
+
+
 def _rate(ledger: Ledger, family: Family, now: datetime) -> tuple[float, float, float]:
     """Return the share that is left of an account, the share that was used in a day, and of how many days that is the
     mean.
@@ -62,7 +75,7 @@ def _share_before(ledger: Ledger, family: Family, since: datetime) -> float:
     """
     outside = charged_entries(ledger)
     with ledger.log.database.reading() as connection:
-        newest = connection.scalar(select(func.max(job_table.c.seq)).where(charged_jobs(family)))
+        newest = connection.scalar(_newest_job(family))
         key, known = (family.seq, family.used, newest, since), KNOWN.setdefault(ledger, {})
         if family.account not in known or known[family.account][0] != key:
             used = family.used

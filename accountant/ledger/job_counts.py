@@ -8,18 +8,36 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from sqlalchemy import Connection, and_, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from accountant.ledger.families.records import ISSUED, PUBLIC_STATES, State
-from accountant.store.store import Store, body_at
+from accountant.store.queries import Queries
+from accountant.store.store import Store, batched
 from accountant.store.tables import entry_table, job_table
-from dpserve_verify.log.entry import read_entry
 
 AT_ONCE = 500
+_JOB, _WAITS = job_table.c, (job_table.c.state == State.RESERVED) & (job_table.c.queued == 1)
+_NEW = (
+    select(_JOB.seq, _JOB.state, _JOB.issued, _JOB.dataset, entry_table.c.body)
+    .join(entry_table, entry_table.c.seq == _JOB.seq)
+    .where(_JOB.seq > bindparam("last"))
+    .order_by(_JOB.seq)
+    .limit(AT_ONCE)
+)
+_STATES = select(_JOB.seq, _JOB.state, _JOB.issued).where(_JOB.seq.in_(bindparam("seqs", expanding=True)))
+_COUNTED = (
+    select(_JOB.state, _JOB.waiting, func.count())
+    .where(_WAITS | (_JOB.state == State.STARTED))
+    .group_by(_JOB.state, _JOB.waiting)
+)
+_OLDEST = select(entry_table.c.body).where(
+    entry_table.c.seq == select(func.min(_JOB.seq)).where(_WAITS).scalar_subquery()
+)
+QUEUE: Queries = ((_COUNTED, {}), (_OLDEST, {}))  # what `queue` asks
 Tally = Counter[tuple[str, str, str]]
 
 
@@ -32,39 +50,36 @@ class JobFigures:
     _last: int = -1
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def questions(self) -> Queries:
+        """List what `passed` will ask."""
+        return [(_NEW, {"last": self._last}), *((_STATES, {"seqs": part}) for part in batched([*self._open], AT_ONCE))]
+
     def passed(self, database: Store) -> Tally:
         """Count, by (dataset, learner, state), the jobs that ever reached it. Monotone, as a counter must be."""
         with self._lock, database.reading() as connection:
-            self._take(connection)
-            figures, ended = self._passed.copy(), []
-            for seq, state in _states(connection, tuple(self._open)):
-                reached = Counter((*self._open[seq], passed) for passed in PUBLIC_STATES[state].passed)
+            parts = batched([*self._open], AT_ONCE)
+            before = [row for part in parts for row in connection.execute(_STATES, {"seqs": part})]
+            new, figures, ended = [*self._take(connection)], self._passed.copy(), []
+            for seq, state, issued in (*before, *new):
+                known = PUBLIC_STATES[state if issued is None else ISSUED]
+                reached = Counter((*self._open[seq], passed) for passed in known.passed)
                 figures.update(reached)
-                if not PUBLIC_STATES[state].open:  # for good
+                if not known.open:  # for good
                     self._passed.update(reached)
                     ended.append(seq)
             for seq in ended:
                 del self._open[seq]
             return figures
 
-    def _take(self, connection: Connection) -> None:
-        """Read every new job, AT_ONCE in a statement: the first look alone has more than a few."""
-        job, entry = job_table.c, entry_table.c
-        query = select(job.seq, job.dataset, entry.body).join(entry_table, entry.seq == job.seq).order_by(job.seq)
+    def _take(self, connection: Connection) -> Iterator[tuple[int, str, int | None]]:
+        """Yield every new job and its state, AT_ONCE in a statement: the first look alone has more than a few."""
         is_more = True
         while is_more:
-            rows = connection.execute(query.where(job.seq > self._last).limit(AT_ONCE)).all()
-            for seq, dataset, body in rows:
+            rows = connection.execute(_NEW, {"last": self._last}).all()
+            for seq, state, issued, dataset, body in rows:
                 self._open[seq], self._last = (dataset, str(json.loads(bytes(body))["learner"])), seq
+                yield seq, state, issued
             is_more = len(rows) == AT_ONCE
-
-
-def _states(connection: Connection, jobs: Sequence[int]) -> Iterator[tuple[int, str]]:
-    job = job_table.c
-    for start in range(0, len(jobs), AT_ONCE):
-        query = select(job.seq, job.state, job.issued).where(job.seq.in_(jobs[start : start + AT_ONCE]))
-        for seq, state, issued in connection.execute(query):
-            yield seq, state if issued is None else ISSUED
 
 
 @dataclass(frozen=True)
@@ -81,17 +96,12 @@ class Queue:
 
 def queue(database: Store, now: datetime) -> Queue:
     """Return the queue as it stands at `now`, a time with its zone."""
-    job = job_table.c
-    waiting = and_(job.state == State.RESERVED, job.queued == 1)
-    counted = select(job.state, job.waiting, func.count(), func.min(job.seq))
-    counted = counted.where(waiting | (job.state == State.STARTED)).group_by(job.state, job.waiting)
-    with database.reading() as connection:
-        rows = connection.execute(counted).all()
-        running = sum(count for state, _, count, _ in rows if state == State.STARTED)
-        queued = [(why, count, first) for state, why, count, first in rows if state == State.RESERVED]
-        length, oldest = sum(count for _, count, _ in queued), min((first for _, _, first in queued), default=None)
-        left_by_reason = {str(why): count for why, count, _ in queued if why is not None}
-        if oldest is None:
-            return Queue(0, 0.0, running, left_by_reason)
-        since = datetime.fromisoformat(read_entry(oldest, body_at(connection, oldest)).value["time"])
-    return Queue(length, max(0.0, (now - since).total_seconds()), running, left_by_reason)
+    with database.reading(QUEUE) as connection:
+        rows, oldest = connection.execute(_COUNTED).all(), connection.execute(_OLDEST).scalar()
+    running = sum(count for state, _, count in rows if state == State.STARTED)
+    queued = {why: count for state, why, count in rows if state == State.RESERVED}
+    left_by_reason = {str(why): count for why, count in queued.items() if why is not None}
+    if oldest is None:
+        return Queue(0, 0.0, running, left_by_reason)
+    since = datetime.fromisoformat(json.loads(bytes(oldest))["time"])
+    return Queue(sum(queued.values()), max(0.0, (now - since).total_seconds()), running, left_by_reason)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -25,7 +25,7 @@ from accountant.log.entries import Signed, TransparencyLog, Writer
 from accountant.log.newest import account_number
 from accountant.store import engines
 from accountant.store.queries import LATER, Queries, at_hand, rows_of
-from accountant.store.store import Store, body_at, read_bodies
+from accountant.store.store import Store, body_at, questions_of_bodies, read_bodies
 from accountant.store.tables import job_table
 from accountant.system.traces import CURRENT
 from dpserve_verify.errors import LedgerInvalid
@@ -133,6 +133,18 @@ def read_job(connection: Connection, seq: int) -> Job:
     return job_of(rows[0])
 
 
+def read_jobs(connection: Connection, seqs: Iterable[int]) -> None:
+    """Read the jobs of these numbers, as far as there are such, in one statement, for `read_job` in a snapshot that is
+    shared.
+    """
+    known = at_hand(connection)
+    wanted = sorted(set(seqs))
+    if known is None or not wanted:
+        return
+    known |= {(_JOB, seq): [] for seq in wanted}
+    known |= {(_JOB, row.seq): [row] for row in connection.execute(_JOBS, {"seqs": wanted})}
+
+
 def read_in_sets(connection: Connection, jobs: Sequence[Job]) -> None:
     """Read all that is asked to show these jobs, in a snapshot that is shared: their entries, the evaluations that were
     reserved with them, and the datasets by the accounts and analysts that they were charged to.
@@ -141,12 +153,13 @@ def read_in_sets(connection: Connection, jobs: Sequence[Job]) -> None:
     if known is None or not jobs:
         return
     entries = [entry for job in jobs for entry in (job.seq, job.seq + 1, job.issued) if entry is not None]
+    behind, names = [job.seq + 1 for job in jobs], {job.dataset for job in jobs}
+    beside = [(_JOBS, {"seqs": sorted(behind)}), *dataset_sets.questions(names)]
+    engines.ask_with_next(connection, [*questions_of_bodies(connection, entries), *beside])
     read_bodies(connection, entries)
-    behind = [job.seq + 1 for job in jobs]
-    known |= {(_JOB, seq): [] for seq in behind}
-    known |= {(_JOB, row.seq): [row] for row in connection.execute(_JOBS, {"seqs": behind})}
+    read_jobs(connection, behind)
     reserved = [read_entry(job.seq, body_at(connection, job.seq)).value for job in jobs]
-    names, parts = {entry["dataset"] for entry in reserved}, {entry.get("part") for entry in reserved}
+    parts = {entry.get("part") for entry in reserved}
     dataset_sets.read_datasets(connection, names, {entry["by"] for entry in reserved}, parts)
 
 

@@ -13,7 +13,8 @@ from accountant.errors import NameTaken, UnknownName
 from accountant.keys import key_rows
 from accountant.ledger.families.family_rows import load
 from accountant.ledger.families.records import Why
-from accountant.log.entries import ADMITTED, REMOVED, Signed
+from accountant.log.entries import Signed
+from accountant.log.rare_entries import ADMITTED, REMOVED
 from dpserve_verify.errors import InputError
 from dpserve_verify.log.entry import Entry, read_entry
 from dpserve_verify.privacy.budget import check_name

@@ -21,7 +21,7 @@ from accountant.keys import key_rows
 from accountant.keys.private_keys import KeyStore
 from accountant.ledger import derived_entries, evaluations, family_changes, job_rows, learner_admissions, questions
 from accountant.ledger.admission import price_job, reserve
-from accountant.ledger.families import block_rows, dataset_sets
+from accountant.ledger.families import block_rows, dataset_sets, family_rows
 from accountant.ledger.families.families import Dataset, Started
 from accountant.ledger.families.family_rows import after, member, quotas
 from accountant.ledger.families.job_kinds import Evaluation
@@ -47,7 +47,7 @@ from accountant.ledger.schedules import Period
 from accountant.log.entries import TransparencyLog, Writer
 from accountant.log.last_seen import HighWater
 from accountant.store import engines
-from accountant.store.queries import LATER, Queries, remembering, rows_of
+from accountant.store.queries import LATER, Queries, rows_of
 from accountant.store.store import Store, body_at
 from accountant.store.tables import job_table
 from dpserve_verify.errors import DpserveError, LedgerInvalid
@@ -121,7 +121,7 @@ class Ledger:
         """Load a dataset as it stands, by the accounts of a `part` and of `blocks`, under the quotas of an
         `analyst`. `rows`: whether those of the blocks are to be read, so that they must be there.
         """
-        with self.log.database.reading() as connection:
+        with self.log.database.reading(family_rows.questions(name, analyst, part)) as connection:
             return block_rows.load(connection, name, analyst, part, blocks=blocks, rows=rows)
 
     def dataset_of(self, seq: int, analyst: str | None = None) -> Dataset:
@@ -147,10 +147,11 @@ class Ledger:
         with self.log.database.reading() as connection:
             return member(connection, name)
 
-    def quotas(self, name: str) -> list[dict[str, Any]]:
+    def quotas(self, dataset: str | Dataset) -> list[dict[str, Any]]:
         """Return every analyst's share of the dataset's first family: the quota in force and what was used."""
         with self.log.database.reading() as connection:
-            return quotas(connection, block_rows.load(connection, name).families[0])
+            loaded = block_rows.load(connection, dataset) if isinstance(dataset, str) else dataset
+            return quotas(connection, loaded.families[0])
 
     def set_quota(self, name: str, analyst: str, share: Decimal, reason: str, by: str) -> Dataset:
         """Let `analyst` ("*": everybody without a quota of their own) use at most this share of each family's budget.
@@ -183,9 +184,8 @@ class Ledger:
 
     @contextmanager
     def remembering(self, queries: Queries) -> Iterator[None]:
-        """Ask at once what is asked within the block, and nothing twice there, but in a transaction that writes."""
-        with remembering():
-            self.log.database.ask(queries)
+        """Ask at once what is asked within the block, as `TransparencyLog.remembering`."""
+        with self.log.remembering(queries):
             yield
 
     def find(self, by: str, key: str, request: Request) -> Job | None:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _NAMED = select(func.min(job_table.c.seq)).where(job_table.c.model == bindparam("name"))
 _STANDS = (State.RESERVED, State.STARTED, State.COMMITTED)
 _OWNER = select(*(_NAMED.where(job_table.c.state == state.value).scalar_subquery() for state in _STANDS))
+_ACTING = select(token_table).where(token_table.c.principal == bindparam("who"))
+_GRANTED = select(grant_table).where(grant_table.c.principal == bindparam("who"))
 _FIRST_ISSUED = select(func.min(job_table.c.issued)).where(job_table.c.model == bindparam("name"))
 MAX_NAMES_TRIED = 99
 PROMOTED, RETIRED, RESTORED = "model-promoted", "model-retired", "model-restored"
@@ -45,6 +47,11 @@ PROMOTED, RETIRED, RESTORED = "model-promoted", "model-retired", "model-restored
 def questions(name: str) -> Queries:
     """List what `allow` and `check` will ask about a name."""
     return [(_OWNER, {"name": name}), (_FIRST_ISSUED, {"name": name})]
+
+
+def questions_of_promoting(principal: str) -> Queries:
+    """List what `may_promote` will ask."""
+    return [(_ACTING, {"who": principal}), (_GRANTED, {"who": principal}), engines.CLOCK]
 
 
 def owner(connection: Connection, name: str) -> int | None:
@@ -141,8 +148,8 @@ def may_promote(connection: Connection, principal: str, name: str) -> bool:
     """Return whether a principal holds `promote` on this model by what the ledger says now. One that no token acts for
     and no grant names sits at the home and holds its keys.
     """
-    acting = connection.execute(select(token_table).where(token_table.c.principal == principal)).all()
-    grants = connection.execute(select(grant_table).where(grant_table.c.principal == principal)).all()
+    acting = connection.execute(_ACTING, {"who": principal}).all()
+    grants = connection.execute(_GRANTED, {"who": principal}).all()
     clocks = datetime.now(UTC), datetime.fromtimestamp(engines.clock(connection), UTC)
     until = (max(clocks) + timedelta(seconds=5)).strftime("%Y-%m-%dT%H:%M:%SZ")  # its entry's time comes after
     return (

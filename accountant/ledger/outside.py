@@ -21,7 +21,8 @@ from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.family_rows import after
 from accountant.ledger.families.left import describe_accounts, left_of, room_words
 from accountant.ledger.families.records import HOLDOUT, LONGEST_NAME, NotCommitted, Why
-from accountant.log.entries import CHARGED, Writer
+from accountant.log.entries import Writer
+from accountant.log.rare_entries import CHARGED
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.formats.canonical import decimal_string, parse_decimal

@@ -4,9 +4,13 @@ questions, and not one for each. Whoever asks more, or less, is answered all the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from accountant.keys import key_rows
 from accountant.ledger import job_rows, model_names
 from accountant.ledger.families import family_rows
+from accountant.ledger.families.records import Job
 from accountant.store.queries import Queries
 from accountant.store.store import question_of_body, question_of_size
 
@@ -17,14 +21,26 @@ def about_request(dataset: str, by: str | None, key: str | None, model: str | No
     return [*keys, *family_rows.questions(dataset, by), *model_names.questions(dataset if model is None else model)]
 
 
-def about_job(seq: int, dataset: str, by: str) -> Queries:
+def about_plan(dataset: str, by: str, model: str) -> Queries:
+    """List what is asked to show the price of a job in a form."""
+    about = about_request(dataset, by, None, model)
+    return [*about, *family_rows.questions(dataset, None), *model_names.questions_of_promoting(by)]
+
+
+def about_job(seq: int) -> Queries:
+    """List what is asked to show a job: of itself, and of the evaluation that may have been reserved with it."""
+    return [each for at in (seq, seq + 1) for each in about_step(at)]
+
+
+def about_admitted(seq: int, dataset: str, by: str) -> Queries:
     """List what is asked to show a job that was just admitted."""
-    return [
-        *job_rows.question_of(seq),
-        question_of_body(seq),
-        question_of_size(),
-        *family_rows.questions(dataset, by),
-    ]
+    return [*about_step(seq), question_of_size(), *family_rows.questions(dataset, by)]
+
+
+def about_reserved(job: Job, entry: Mapping[str, Any]) -> Queries:
+    """List what is asked to show a job, once it is known what its `reserved` entry says."""
+    issued = [] if job.issued is None else [question_of_body(job.issued)]
+    return [*issued, *family_rows.questions(entry["dataset"], entry["by"], entry.get("part"))]
 
 
 def about_jobs() -> Queries:

@@ -17,7 +17,8 @@ from accountant.ledger.families import family_rows
 from accountant.ledger.families.families import Dataset, account_of
 from accountant.ledger.families.records import Why
 from accountant.ledger.family_changes import parts_of
-from accountant.log.entries import WITHDRAWN, Writer
+from accountant.log.entries import Writer
+from accountant.log.rare_entries import WITHDRAWN
 from accountant.store.tables import analyst_table, dataset_table, family_table
 
 if TYPE_CHECKING:

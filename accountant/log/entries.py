@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -29,8 +29,9 @@ from accountant.keys.private_keys import KeyStore
 from accountant.log.judge import Judge, Sitting
 from accountant.log.last_seen import RAISE_SECONDS, HighWater, Mark
 from accountant.log.newest import Newest, accounts_of, after_of
+from accountant.log.rare_entries import Rare
 from accountant.store import engines, store, version_fence
-from accountant.store.queries import LATER, Queries, remembering
+from accountant.store.queries import LATER, MEMORY, Queries, remembering, rows_of
 from accountant.store.store import Store
 from accountant.store.tables import checkpoint_table, entry_table
 from dpserve_verify.entries.kinds import FORMS
@@ -45,12 +46,12 @@ if TYPE_CHECKING:
     from securesystemslib.signer import Signer
 
 NEWEST = "newest.bin"  # beside the mark
-CHARGED = "charged"  # the kind of what was released elsewhere
-WITHDRAWN = "dataset-withdrawn"  # the kind that ends a registration, as if it had never been
-ADMITTED, REMOVED = "learner-admitted", "learner-removed"  # of a learner of others
+MARK = "mark"  # in what is remembered, beside answers, whose texts are statements
 MAX_LEAVES, MAX_ENTRIES = 65_536, 4096
 _COLUMN = json.JSONEncoder(sort_keys=True)
-_NEW_CHECKPOINT = insert(checkpoint_table).execution_options(**LATER)  # building costs more than running it
+# Built once: building a statement costs more than running it.
+_NEW_CHECKPOINT = insert(checkpoint_table).execution_options(**LATER)
+NEWEST_CHECKPOINT = select(checkpoint_table.c.note).order_by(checkpoint_table.c.size.desc()).limit(1), dict[str, Any]()
 
 
 @dataclass
@@ -81,59 +82,6 @@ class Writer:
         self.appended.append((seq, body))
         self.said[seq] = fields.get("after", [])  # type: ignore[assignment]
         return seq
-
-
-@dataclass(frozen=True)
-class Rare:
-    """The genesis, and every entry about keys, revocations, quotas, archives, withdrawals, learners of others and
-    charges for releases made elsewhere up to the entry `newest`, the oldest first.
-    """
-
-    newest: int = -1
-    entries: tuple[Entry, ...] = ()
-
-    @cached_property
-    def keys(self) -> dict[str, KeyRow]:
-        """Return every key there ever was, by its keyid."""
-        return key_rows.stated_keys(self.entries)
-
-    @cached_property
-    def revoked(self) -> dict[int, int]:
-        """Return the indices of `issued` entries whose certificates were revoked -> of the entries that say so."""
-        return {entry.value["issued"]: entry.seq for entry in self.entries if entry.value["type"] == "revoked"}
-
-    @cached_property
-    def quotas(self) -> dict[tuple[str, str], Entry]:
-        """Return, by family and analyst, the entry that set the quota in force."""
-        set_quotas = (entry for entry in self.entries if entry.value["type"] == "quota-set")
-        return {(entry.value["family"], entry.value["analyst"]): entry for entry in set_quotas}
-
-    @cached_property
-    def archived(self) -> frozenset[tuple[str, str]]:
-        """Return what is archived now: (dataset or model, its name)."""
-        latest: dict[tuple[str, str], bool] = {}
-        for value in (entry.value for entry in self.entries):
-            what, _, act = value["type"].partition("-")
-            if act.endswith("archived") or value["type"] == WITHDRAWN:
-                latest[what, value.get("dataset") or value["name"]] = act == "archived"
-        return frozenset(subject for subject, is_archived in latest.items() if is_archived)
-
-    @cached_property
-    def charged(self) -> tuple[Entry, ...]:
-        """Return the charges for what was released elsewhere, the oldest first."""
-        return tuple(entry for entry in self.entries if entry.value["type"] == CHARGED)
-
-    @cached_property
-    def admissions(self) -> dict[int, Entry]:
-        """Return the admissions of learners of others that stand, by their index, the oldest first."""
-        ended = {entry.value["admitted"] for entry in self.entries if entry.value["type"] == REMOVED}
-        begun = (entry for entry in self.entries if entry.value["type"] == ADMITTED)
-        return {entry.seq: entry for entry in begun if entry.seq not in ended}
-
-    @cached_property
-    def withdrawn(self) -> frozenset[int]:
-        """Return the entries that registered what was withdrawn since."""
-        return frozenset(entry.value["registered"] for entry in self.entries if entry.value["type"] == WITHDRAWN)
 
 
 class Known:
@@ -208,7 +156,7 @@ class Signed:
         """Raise LedgerInvalid unless these are the bytes of the entry `seq` that was signed."""
         leaf = merkle.leaf_hash(body)
         if self.known.leaves.get(seq) != leaf:
-            path = merkle.inclusion_proof(seq, self.size, self.tree.siblings_reader(seq))
+            path = store.at_once(self.connection, partial(merkle.inclusion_proof, seq, self.size))
             merkle.verify_inclusion(seq, self.size, leaf, path, self.root)
             self.known.take(seq, leaf, after_of(body))
 
@@ -381,7 +329,7 @@ class TransparencyLog:
         mark: Mark | None = getattr(self._own, "mark", None)
         is_shared = mark is not None
         if mark is None:
-            mark = self._mark.look()  # before the snapshot, or others may have raised it above that
+            mark = self._look()  # before the snapshot, or others may have raised it above that
         questions = [store.edge(mark.size), *key_rows.QUESTIONS, *first]
         with self.database.reading(questions, alone=not is_shared) as connection:
             signed = (self._own.signed if is_shared else None) or self._compared(connection, mark)
@@ -389,17 +337,40 @@ class TransparencyLog:
             yield signed
 
     @contextmanager
-    def sharing(self) -> Iterator[None]:
-        """Let all that this thread asks in the block, signed or not, be of one snapshot; as `Store.sharing`."""
+    def sharing(self, first: Queries = ()) -> Iterator[None]:
+        """Let all that this thread asks in the block, signed or not, be of one snapshot; as `Store.sharing`. What most
+        readers ask comes with its beginning: what was signed, how much that is, and the newest entry.
+        """
         if self.database.is_shared:
+            self.database.ask(first)
             yield
             return
-        self._own.mark, self._own.signed = self._mark.look(), None
+        mark = self._look()
+        self._own.mark, self._own.signed = mark, None
         try:
-            with self.database.sharing():
+            with self.database.sharing([*_usual(mark), *first]):
                 yield
         finally:
             self._own.mark = self._own.signed = None
+
+    @contextmanager
+    def remembering(self, queries: Queries) -> Iterator[None]:
+        """Ask at once what is asked within the block, with what most readers ask, and nothing twice there, but in a
+        transaction that writes. What was signed is compared with the mark as it was then.
+        """
+        with remembering():
+            self.database.ask([*_usual(self._look()), *queries])
+            yield
+
+    def _look(self) -> Mark:
+        """Look at the mark; within `remembering` once: what is remembered was asked then."""
+        memory = MEMORY.get()
+        if memory is None:
+            return self._mark.look()
+        mark: Mark | None = memory.get(MARK)
+        if mark is None:
+            mark = memory[MARK] = self._mark.look()
+        return mark
 
     def _compared(self, connection: Connection, mark: Mark) -> Signed:
         """Return what was signed, as this snapshot has it, which was begun after this look at the mark."""
@@ -471,27 +442,24 @@ class TransparencyLog:
         """Return the `.tlog-proof` of entry `seq` against the newest checkpoint, with the entry's bytes in it."""
         with self.database.reading() as connection:
             note = latest_checkpoint(connection)
-            read = store.Tree(connection).siblings_reader(seq)
-            path = merkle.inclusion_proof(seq, notes.parse_checkpoint(note).size, read)
+            path = store.at_once(connection, partial(merkle.inclusion_proof, seq, notes.parse_checkpoint(note).size))
             return proofs.write_proof(seq, path, note, store.body_at(connection, seq))
 
-    def inclusion(self, seq: int, size: int) -> list[bytes]:
-        """Return the hashes, 32 bytes each, that prove entry `seq` in the tree of the first `size` entries (RFC 6962
-        section 2.1.1). LedgerInvalid unless 0 <= seq < size <= entries.
-        """
-        with self.database.reading() as connection:
-            if not 0 <= seq < size <= store.size(connection):
-                raise LedgerInvalid(f"leaf={seq}, size={size}: must be leaf < size <= {store.size(connection)}")
-            return merkle.inclusion_proof(seq, size, store.Tree(connection).siblings_reader(seq))
+
+def _usual(mark: Mark) -> Queries:
+    """List what most readers ask, where nothing was written since this look at the mark: what was signed, how many
+    entries there are, and the newest.
+    """
+    about = store.question_of_size(), store.question_of_body(mark.size - 1)
+    return [store.edge(mark.size), *key_rows.QUESTIONS, *about]
 
 
 def latest_checkpoint(connection: Connection) -> str:
     """Return the newest signed note. LedgerInvalid where there is none."""
-    query = select(checkpoint_table.c.note).order_by(checkpoint_table.c.size.desc()).limit(1)
-    note = connection.execute(query).scalar()
-    if note is None:
+    rows = rows_of(connection, *NEWEST_CHECKPOINT)
+    if not rows:
         raise LedgerInvalid("checkpoint: the ledger has none; run dpserve init")
-    return str(note)
+    return str(rows[0][0])
 
 
 def dumps(value: Any) -> str:

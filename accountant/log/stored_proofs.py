@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,11 @@ def consistency(database: Store, earlier: int, later: int | None = None) -> Cons
 
 
 def _prove(connection: Connection, earlier: int, later: int) -> Consistency:
-    read = store.node_reader(connection)
-    hashes = tuple(merkle.consistency_proof(earlier, later, read))
-    return Consistency(earlier, later, hashes, merkle.root(earlier, read), merkle.root(later, read))
+    def work(read: merkle.NodeReader) -> Consistency:
+        hashes = tuple(merkle.consistency_proof(earlier, later, read))
+        return Consistency(earlier, later, hashes, merkle.root(earlier, read), merkle.root(later, read))
+
+    return store.at_once(connection, work)
 
 
 def newest_proof(
@@ -109,7 +112,7 @@ def path_to(database: Store, leaf: int, size: int) -> dict[str, Any]:
         newest = store.size(connection)
         if not 0 <= leaf < size <= newest:
             raise InputError(f"leaf={leaf}, size={size}: must be 0 <= leaf < size <= {newest}")
-        path = merkle.inclusion_proof(leaf, size, store.node_reader(connection))
+        path = store.at_once(connection, partial(merkle.inclusion_proof, leaf, size))
     return {"leaf": leaf, "size": size, "hashes": [encode_base64(digest) for digest in path]}
 
 
@@ -119,6 +122,6 @@ def inclusion(connection: Connection, leaf: int, note: str) -> str:
     if not 0 <= leaf < head.size:
         raise InputError(f"leaf={leaf}: must be below the checkpoint's size {head.size}")
     body = store.body_at(connection, leaf)
-    path = merkle.inclusion_proof(leaf, head.size, store.Tree(connection).siblings_reader(leaf))
+    path = store.at_once(connection, partial(merkle.inclusion_proof, leaf, head.size))
     merkle.verify_inclusion(leaf, head.size, merkle.leaf_hash(body), path, head.root)
     return proofs.write_proof(leaf, path, note, body)

@@ -18,7 +18,7 @@ from sqlalchemy import URL, Connection, Engine, MetaData, create_engine, event, 
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 
 from accountant.errors import LedgerReplaced
-from accountant.store.queries import AHEAD, LATER, MEMORY, Queries
+from accountant.store.queries import AHEAD, LATER, MEMORY, Queries, at_hand, key_of
 from dpserve_verify.errors import DpserveError, InputError, LedgerInvalid, LedgerUnavailable
 
 FORMS = "must be sqlite:///<file> or postgresql+psycopg://<user>:<password>@<host>/<database>"
@@ -252,6 +252,13 @@ def begin_sharing(connection: Connection, first: Queries = ()) -> None:
     _begin_lazily(connection)
     if is_new:
         ask_ahead(connection, first)
+
+
+def ask_with_next(connection: Connection, queries: Queries) -> None:
+    """Ask with the next statement of a shared snapshot what is not at hand there, as `ask_ahead`."""
+    known = at_hand(connection)
+    if known is not None and MEMORY.get() is None:
+        ask_ahead(connection, [query for query in queries if key_of(*query) not in known])
 
 
 def _begin_lazily(connection: Connection) -> None:

@@ -49,6 +49,11 @@ _KEPT: WeakKeyDictionary[Store, EntryIndex] = WeakKeyDictionary()
 _LOCK = Lock()
 
 
+def is_indexed(database: Store) -> bool:
+    """Return whether somebody has read the index before, so that no more than what came since is read."""
+    return database in _KEPT
+
+
 def entry_index(database: Store, connection: Connection) -> EntryIndex:
     """Return the index of every entry that `connection` sees, which may be of one moment that is past."""
     count = size(connection)

@@ -171,7 +171,7 @@ def postpone(cursor: Any, statement: str, values: Any, context: Any) -> bool:
         return False
     texts = [connection.text(statement, each) for each in (values if context.executemany else [values])]
     if ahead:
-        connection.ahead += texts
+        connection.ahead += [text for text in texts if text not in connection.memory and text not in connection.ahead]
     else:
         connection.waiting += texts
         connection.memory = {}

@@ -38,12 +38,17 @@ def at_hand(connection: Connection) -> dict[Any, Sequence[Any]] | None:
     return known
 
 
+def key_of(statement: Executable, values: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return by what the rows of a statement are remembered."""
+    return statement, *(tuple(value) if isinstance(value, list) else value for value in values.values())
+
+
 def rows_of(connection: Connection, statement: Executable, values: Mapping[str, Any]) -> Sequence[Any]:
     """Return the rows of a statement that is built once; where they are remembered, it is not asked again."""
     known = at_hand(connection)
     if known is None:
         return connection.execute(statement, values).all()
-    key = statement, *values.values()
+    key = key_of(statement, values)
     if key not in known:
         known[key] = connection.execute(statement, values).all()
     return known[key]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from enum import Enum
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy import (
     CompoundSelect,
@@ -31,7 +31,7 @@ from accountant.errors import LedgerReplaced
 from accountant.store import engines, migrations, version_fence
 from accountant.store.queries import LATER, MEMORY, Queries, at_hand, remember_rows, rows_of
 from accountant.store.tables import checkpoint_table, entry_table, job_table, node_table
-from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable
+from dpserve_verify.errors import DpserveError, LedgerInvalid, LedgerUnavailable
 from dpserve_verify.formats import merkle
 
 # Built once: building a statement costs more than running it.
@@ -44,6 +44,7 @@ _NEW_ENTRY, _NEW_NODE = (insert(each).execution_options(**LATER) for each in (en
 
 
 Place: TypeAlias = tuple[int, int]  # (level, index)
+T = TypeVar("T")
 
 
 class Tables(Enum):
@@ -109,7 +110,8 @@ class Store:
         """Open a transaction that holds the write lock from its first statement on: nobody else checks or appends
         meanwhile. It commits at the end of the block, or not at all. `first`: as for `reading`.
         """
-        assert not self.is_shared, "what is written would not be seen there"
+        if self.is_shared:
+            raise DpserveError("ledger: what is written would not be seen in the snapshot that is read; write outside")
         with self._connection(engines.begin_writing, first) as connection:
             yield connection
             engines.check_file(connection)
@@ -118,7 +120,8 @@ class Store:
     @contextmanager
     def reading(self, first: Queries = (), alone: bool = False) -> Iterator[Connection]:
         """Open one consistent snapshot, or the one that this thread shares, unless it must be a new one, `alone`.
-        `first`: what will be asked in it; a server that is far answers all of that with the beginning.
+        `first`: what will be asked in it; a server that is far answers all of that with the beginning, or with the next
+        statement of a shared one.
         """
         scope: ExitStack | None = getattr(self._own, "scope", None)
         if scope is None or alone:
@@ -126,21 +129,24 @@ class Store:
                 yield connection
             return
         if self._own.connection is None:
-            self._own.connection = scope.enter_context(self._connection(engines.begin_sharing, first))
+            asked = [*self._own.first, *first]
+            self._own.connection = scope.enter_context(self._connection(engines.begin_sharing, asked))
             remember_rows(self._own.connection)
+        else:
+            engines.ask_with_next(self._own.connection, first)
         with self._meaning():
             yield self._own.connection
 
     @contextmanager
-    def sharing(self) -> Iterator[None]:
+    def sharing(self, first: Queries = ()) -> Iterator[None]:
         """Let all that this thread reads in the block be of one snapshot, from the first time on that it reads, and ask
-        nothing twice (`queries.rows_of`). Nobody writes in it, or waits for anything else.
+        nothing twice (`queries.rows_of`). Nobody writes in it, or waits for anything else. `first`: as for `reading`.
         """
         if self.is_shared:
             yield
             return
         with ExitStack() as scope:
-            self._own.scope, self._own.connection = scope, None
+            self._own.scope, self._own.connection, self._own.first = scope, None, first
             try:
                 yield
             finally:
@@ -152,8 +158,13 @@ class Store:
         return getattr(self._own, "scope", None) is not None
 
     def ask(self, queries: Queries) -> None:
-        """Ask what will be asked within `remembering`, at once; nothing of a database that is not far."""
-        if MEMORY.get() is not None:
+        """Ask what will be asked within `remembering` at once, and within `sharing` with the next statement; nothing of
+        a database that is not far.
+        """
+        if self.is_shared:
+            with self.reading(queries):
+                pass
+        elif MEMORY.get() is not None:
             with self._connection(engines.ask_at_once, queries):
                 pass
 
@@ -269,12 +280,6 @@ class Tree:
                 count = int(index) + 1
         return count
 
-    def siblings_reader(self, index: int) -> merkle.NodeReader:
-        """Return `read`, after reading all siblings on the path from leaf `index` to the root at once."""
-        places = [(level, index >> level ^ 1) for level in range(self.size.bit_length())]
-        self._fetch([(level, sibling) for level, sibling in places if sibling + 1 <= self.size >> level])
-        return self.read
-
     def read(self, level: int, index: int) -> bytes:
         """Return a complete subtree's hash; LedgerInvalid where it is missing."""
         place = level, index
@@ -339,6 +344,29 @@ def node_reader(connection: Connection) -> merkle.NodeReader:
     return read
 
 
+def at_once(connection: Connection, work: Callable[[merkle.NodeReader], T]) -> T:
+    """Return what `work` makes of the subtrees that it reads: which these are, does not depend on what they hold, so
+    they are asked for together.
+    """
+    places: dict[Place, None] = {}
+    nodes: dict[Place, bytes] = {}
+
+    def note(level: int, index: int) -> bytes:
+        places[level, index] = None
+        return merkle.EMPTY_ROOT
+
+    def read(level: int, index: int) -> bytes:
+        if (level, index) not in nodes:
+            raise LedgerInvalid(f"node ({level}, {index}): missing from the tree")
+        return nodes[level, index]
+
+    work(note)
+    for level, index, digest in connection.execute(*_nodes_at([*places])) if places else ():
+        if digest is not None:
+            nodes[level, index] = bytes(digest)
+    return work(read)
+
+
 def stream(connection: Connection, query: Select[Any]) -> Iterator[Any]:
     """Yield rows as they come, a thousand at a time: never all at once, and faster than one by one."""
     for rows in connection.execute(query, execution_options={"yield_per": 1000}).partitions():
@@ -351,15 +379,16 @@ def leaves(connection: Connection) -> Iterator[tuple[int, bytes]]:
         yield row[0], bytes(row[1])
 
 
-def checkpoints(connection: Connection, after: int | None = None, most: int | None = None) -> Iterator[tuple[int, str]]:
-    """Yield signed checkpoints and the size each is filed under: all of them, whatever size somebody gave them; or at
-    most so many from the size `after` on.
-    """
-    wanted = select(checkpoint_table).order_by(checkpoint_table.c.size).limit(most)
-    if after is not None:
-        wanted = wanted.where(checkpoint_table.c.size >= after)
-    for row in stream(connection, wanted):
+def checkpoints(connection: Connection) -> Iterator[tuple[int, str]]:
+    """Yield all signed checkpoints and the size each is filed under, whatever size somebody gave it."""
+    for row in stream(connection, select(checkpoint_table).order_by(checkpoint_table.c.size)):
         yield row[0], str(row[1])
+
+
+def page_of_checkpoints(connection: Connection, after: int, most: int) -> list[tuple[int, str]]:
+    """Return at most so many signed checkpoints from the size `after` on, as `checkpoints` yields them."""
+    query = select(checkpoint_table).where(checkpoint_table.c.size >= after).order_by(checkpoint_table.c.size)
+    return [(row[0], str(row[1])) for row in connection.execute(query.limit(most))]
 
 
 def question_of_body(seq: int) -> tuple[Select[Any], dict[str, Any]]:
@@ -390,9 +419,18 @@ def read_bodies(connection: Connection, seqs: Iterable[int]) -> None:
     known = at_hand(connection)
     if known is None:
         return
-    for part in batched(sorted({seq for seq in seqs if (BODY, seq) not in known})):
+    for part in _unread(known, seqs):
         bodies = {seq: [(body,)] for seq, body in connection.execute(*question_of_bodies(part))}
         known |= {(BODY, seq): bodies.get(seq, []) for seq in part}
+
+
+def questions_of_bodies(connection: Connection, seqs: Iterable[int]) -> Queries:
+    """List what `read_bodies` will ask."""
+    return [question_of_bodies(part) for part in _unread(at_hand(connection) or {}, seqs)]
+
+
+def _unread(known: Container[Any], seqs: Iterable[int]) -> Iterator[Sequence[int]]:
+    return batched(sorted({seq for seq in seqs if (BODY, seq) not in known}))
 
 
 def batched(items: Sequence[Any], size: int = 10_000) -> Iterator[Sequence[Any]]:

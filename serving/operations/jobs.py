@@ -11,7 +11,7 @@ from pydantic import Field, WithJsonSchema
 from accountant.access.grants import ASKING
 from accountant.access.tokens import SCOPES
 from accountant.ledger.families.records import PUBLIC_STATES
-from accountant.ledger.questions import about_job
+from accountant.ledger.questions import about_admitted, about_job
 from accountant.system.lazy_import import later
 from serving.http.rights import JOBS, LISTED, NAMED
 from serving.operations import Caller, operation
@@ -40,7 +40,7 @@ def submit_job(caller: Caller, body: JobRequest) -> Job:
     reserved = training_job.submit(
         caller.home, body, by=caller.principal, key=body.idempotency_key, promotes=may_promote(caller, body)
     )
-    with caller.home.ledger.remembering(about_job(reserved.seq, reserved.dataset, caller.principal)):
+    with caller.home.ledger.remembering(about_admitted(reserved.seq, reserved.dataset, caller.principal)):
         return show_job.function(caller, reserved.seq)
 
 
@@ -69,7 +69,8 @@ def list_jobs(
 @operation("GET", JOB, *JOBS)
 def show_job(caller: Caller, job: int) -> Job:
     """Show a job's state, progress and result."""
-    return job_views.job_to_json(caller.home, caller.home.ledger.job(job))
+    with caller.home.ledger.log.sharing(about_job(job)):
+        return job_views.job_to_json(caller.home, caller.home.ledger.job(job))
 
 
 @operation("DELETE", JOB, *ASKING)

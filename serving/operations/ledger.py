@@ -8,7 +8,7 @@ from pydantic import Field
 
 from accountant.access.tokens import SCOPES
 from accountant.log.stored_proofs import consistency, path_to
-from accountant.store.store import checkpoints
+from accountant.store.store import page_of_checkpoints
 from serving.http.rights import NOTHING
 from serving.operations import Caller, operation
 from serving.operations.answers import Body, shape
@@ -34,7 +34,8 @@ def list_entries(caller: Caller, after: Index = 0) -> Annotated[Body, shape("ENT
 def list_checkpoints(caller: Caller, after: FirstSize = 0) -> Annotated[Body, shape("CHECKPOINTS")]:
     """List signed tree heads, from a size on: 500 at most."""
     with caller.home.ledger.log.database.reading() as connection:
-        return {"checkpoints": [{"size": size, "note": note} for size, note in checkpoints(connection, after, PAGE)]}
+        filed = page_of_checkpoints(connection, after, PAGE)
+    return {"checkpoints": [{"size": size, "note": note} for size, note in filed]}
 
 
 @operation("GET", f"{LEDGER}/proof", AUDIT)

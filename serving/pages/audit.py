@@ -17,7 +17,7 @@ from accountant.home import Home
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import encode_base64
 from dpserve_verify.log.notes import parse_checkpoint
-from serving.http.routes import Door, in_thread, state
+from serving.http.routes import Door, in_snapshot, in_thread, state
 from serving.pages.parts.ui import form_fields, page, see_other
 from serving.process.watch import audit_runs
 from serving.wire.lists import attachment_header
@@ -70,7 +70,7 @@ async def checkpoint(request: Request) -> Response:
 async def download(request: Request) -> Response:
     """Send the whole ledger as `dpserve ledger export` writes it, zipped, for `dpserve ledger audit FOLDER`."""
     known_query(request)
-    packed, size = await in_thread(_zip_ledger, state(request).home)
+    packed, size = await in_snapshot(request, _zip_ledger, state(request).home)
     headers = {**attachment_header("ledger.zip"), "Content-Length": str(size)}
     chunks = iter(partial(packed.read, CHUNK), b"")
     done = BackgroundTask(packed.close)

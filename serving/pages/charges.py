@@ -12,12 +12,13 @@ from starlette.responses import Response
 
 from accountant.errors import WrongState
 from accountant.home import Home
+from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.outside import describe_charges
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.formats.canonical import whole_number
 from dpserve_verify.privacy.outside import EPSILON, KINDS, RENYI
-from serving.http.routes import Door, access, in_thread, state
+from serving.http.routes import Door, access, in_snapshot, in_thread, state
 from serving.pages.job_form import STALE, body_of
 from serving.pages.parts.commands import command
 from serving.pages.parts.ui import form_fields, page, see_other
@@ -80,8 +81,12 @@ def _digest(body: Mapping[str, Any]) -> str:
 
 async def _form(request: Request, fields: Mapping[str, str], problem: DpserveError | None = None) -> Response:
     home, name = state(request).home, request.path_params["name"]
-    dataset = await in_thread(home.ledger.dataset, name)
-    charges = await in_thread(describe_charges, home.ledger, dataset)
+
+    def charged() -> tuple[Dataset, dict[str, Any]]:
+        dataset = home.ledger.dataset(name)
+        return dataset, describe_charges(home.ledger, dataset)
+
+    dataset, charges = await in_snapshot(request, charged)
     form = dict.fromkeys(FIELDS, "") | {name: text for name, text in fields.items() if name != PRICED}
     return page(
         request, "charge_new.html", refusal=problem, name=name, form=form, kinds=KINDS[:-1],

@@ -16,7 +16,7 @@ from models.explain.html import figure
 from models.explain.vega_panels import PAGE
 from models.worth.statements import pick_judgement, worths
 from serving.http.rights import require_model, seen_models
-from serving.http.routes import Door, access, in_thread, state
+from serving.http.routes import Door, access, in_snapshot, in_thread, state
 from serving.pages.parts.commands import command
 from serving.pages.parts.ui import page
 from serving.process.registry import Served
@@ -34,15 +34,14 @@ async def comparison(request: Request) -> Response:
     serving.require_ready()
     reference, other = request.path_params["name"], query_text(request, "with") or ""
     lines = seen_models(rights, serving.registry.to_json(), serving.registry)
-    first = await in_thread(serving.registry.get, reference)
-    sides = [await in_thread(_side, serving.home, first)]
+    compared = [first := await in_thread(serving.registry.get, reference)]
     pictures: list[Markup] = []
     says = ""
     if other:
         await in_thread(require_model, rights, serving.registry.dataset_of, SCOPES, other)
-        second = await in_thread(serving.registry.get, other)
-        sides.append(await in_thread(_side, serving.home, second))
+        compared.append(second := await in_thread(serving.registry.get, other))
         pictures, says = await in_thread(_curves, first, second)
+    sides = await in_snapshot(request, lambda: [_side(serving.home, served) for served in compared])
     mine = first.verified.certificate.form.dataset.name
     others = [line["model"] for line in lines if line["model"] != first.reference and line["verified"]]
     others.sort(key=lambda name: next(line["dataset"] != mine for line in lines if line["model"] == name))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Any
 
@@ -15,13 +14,13 @@ from accountant.access.grants import ASKING, Access
 from accountant.home import Home
 from accountant.home.notes import note_of, notes
 from accountant.ledger.archive import archived
+from accountant.ledger.families import family_rows
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import describe_accounts, describe_budget
-from accountant.ledger.families.records import HOLDOUT, Unit
+from accountant.ledger.families.records import Unit
 from accountant.ledger.families.windows import MAX_BLOCKS
-from accountant.ledger.forecast import forecast
+from accountant.ledger.forecast import about_dataset
 from accountant.ledger.ledger import Ledger
-from accountant.ledger.outside import describe_charges
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.privacy.budget import Relation
 from serving.http.rights import LISTED, READS, seen_families
@@ -37,7 +36,7 @@ from serving.wire import lists
 from serving.wire.request_bodies import known_query, query_int
 from training.datasets.drafts.sample import sample_folder
 from training.measuring.profile.release import profiles_of
-from training.planning.job_views import family_to_json, jobs_to_json, problems_of
+from training.planning.job_views import family_to_json, jobs_to_json, problems_of, read_facts
 from training.planning.plans import jobs_left
 
 HTML = "text/html"
@@ -176,8 +175,11 @@ async def _change(
 
 
 def _dataset(home: Home, name: str, rights: Access, before: int) -> dict[str, Any]:
+    home.ledger.log.database.ask(family_rows.questions(name, None))
     dataset = home.ledger.dataset(name, rights.principal)
-    registration, is_retired = dataset.registration, name in archived(home.ledger, "dataset")
+    home.ledger.log.database.ask(about_dataset(dataset))
+    jobs = jobs_to_json(home, dataset=name, limit=NEWEST_JOBS, access=rights)  # asks the most
+    facts, registration = read_facts(home, dataset, True, rights.principal), dataset.registration
     size = home.ledger.log.size()
     (points, by_models), now = _history(home.ledger, name, size), datetime.now(UTC)
     return {
@@ -195,30 +197,22 @@ def _dataset(home: Home, name: str, rights: Access, before: int) -> dict[str, An
             for row in seen_families(rights, every_dataset(home, rights.principal))
             if name in row.names
         ],
-        "quotas": home.ledger.quotas(name),
-        "forecast": forecast(home.ledger, dataset),
-        "charges": describe_charges(home.ledger, dataset),
+        **facts,
         "models": by_models,
         "points": points,
         "chart": burndown_chart.staircase([(point.time, 1 - point.share) for point in points], now),
-        "jobs": jobs_to_json(home, dataset=name, limit=NEWEST_JOBS, access=rights),
-        "trains": rights.may("train", dataset=name) and not is_retired,
+        "jobs": jobs,
+        "trains": rights.may("train", dataset=name) and not facts["archived"],
         "keeps": rights.may("steward", dataset=name),
         "measures": rights.may(*ASKING, dataset=name),
         **offers(),
         "note": note_of(home.path, "dataset", name),
-        "archived": is_retired,
         "profiles": profiles_of(home, name),
         "blocks": blocks_of(home, dataset, before),
         "aside": None if dataset.holdout is None else float(dataset.holdout),
-        "holdout": None if dataset.holdout is None else _kept_aside(home, name, rights.principal),
+        "holdout": facts["holdout"]["budget"] if "holdout" in facts else None,
         "person": None if dataset.person is None else describe_accounts([dataset.person]),
     }
-
-
-def _kept_aside(home: Home, name: str, analyst: str) -> dict[str, Any]:
-    """Describe the budget of the part that is kept aside, for an evaluation, whose noise is pure."""
-    return describe_budget(home.ledger.dataset(name, analyst, HOLDOUT), Decimal(0))
 
 
 @lru_cache(maxsize=64)

@@ -25,9 +25,11 @@ from accountant.errors import (
 )
 from accountant.home import Home
 from accountant.ledger import learner_admissions
+from accountant.ledger.families import family_rows
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.learner_admissions import OUTSIDE, VOUCHED
+from accountant.ledger.questions import about_plan
 from accountant.system import extensions
 from dpserve_verify.errors import DpserveError, InputError
 from models.features.reading import READING
@@ -127,6 +129,7 @@ def view(home: Home, form: Form, rights: Access) -> dict[str, Any]:
     """Return what the form offers: the datasets that the caller may train on with their budgets, the learners, and the
     parameters of the chosen one.
     """
+    home.ledger.log.database.ask(family_rows.questions(form["dataset"], rights.principal))
     datasets: list[dict[str, Any]] = [
         {
             "name": row.registration.name,
@@ -198,6 +201,11 @@ async def price_of(home: Home, form: Form, rights: Access, run: Runs = in_thread
 
 def _price(home: Home, form: Form, rights: Access) -> dict[str, Any]:
     rights.require("train", dataset=form["dataset"])
+    with home.ledger.remembering(about_plan(form["dataset"], rights.principal, form["model"] or form["dataset"])):
+        return _priced(home, form, rights)
+
+
+def _priced(home: Home, form: Form, rights: Access) -> dict[str, Any]:
     targets = home.ledger.dataset(form["dataset"]).registration.targets
     if targets and not form["target"]:
         raise InputError(f"Choose a target: {', '.join(targets)}.")

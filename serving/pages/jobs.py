@@ -17,9 +17,11 @@ from accountant.certificates.statement_kinds import kind_at
 from accountant.errors import UnknownName
 from accountant.home import Home
 from accountant.ledger.entry_search import Wanted, search
+from accountant.ledger.families import family_rows
 from accountant.ledger.families.job_kinds import Profile, kind_of
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.families.records import ISSUED, PUBLIC_STATES
+from accountant.ledger.questions import about_job
 from dpserve_verify.errors import DpserveError
 from models.answers import report as answer_report
 from models.profile import report
@@ -101,7 +103,9 @@ async def job(request: Request) -> Response:
 
 def _job(home: Home, seq: int, rights: Access) -> dict[str, Any]:
     """Return a job, its request, and its steps: entries of the ledger. `theirs`: whether the caller may cancel it."""
+    home.ledger.log.database.ask(about_job(seq))
     row = home.ledger.job(seq)
+    home.ledger.log.database.ask(family_rows.questions(row.dataset, rights.principal))
     job_json = job_to_json(home, row)
     steps = search(home.ledger.log.database, Wanted(job=seq), limit=MAX_STEPS).entries
     entry = home.ledger.reservation(seq).value

@@ -20,7 +20,7 @@ from dpserve_verify.log.proofs import parse_proof
 from models.store.bundle import ModelStore, check_numbered
 from models.store.noted import change_note
 from models.store.renewal import renew_proofs
-from serving.http.routes import Door, access, in_thread, state
+from serving.http.routes import Door, access, in_snapshot, in_thread, state
 from serving.pages.parts.ui import form_fields, page, see_other
 from serving.wire.request_bodies import known_query
 
@@ -79,13 +79,13 @@ async def show_keys(request: Request) -> Response:
 
 
 async def _keys_page(request: Request, problem: DpserveError | None = None) -> Response:
-    home = state(request).home
-    rows = await in_thread(opening.keys_of, home.ledger.log.database)
+    log = state(request).home.ledger.log
+    rows, size = await in_snapshot(request, lambda: (opening.keys_of(log.database), log.size()))
     keys = [
         {"role": row.role, "keyid": row.keyid, "first": row.first, "until": row.until, "state": row.ended or "good"}
         for row in sorted(rows, key=lambda row: (row.role, row.first), reverse=True)
     ]
-    return page(request, "keys.html", refusal=problem, keys=keys, size=await in_thread(home.ledger.log.size))
+    return page(request, "keys.html", refusal=problem, keys=keys, size=size)
 
 
 async def change_keys(request: Request) -> Response:

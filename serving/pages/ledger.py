@@ -16,16 +16,16 @@ from accountant.home import Home
 from accountant.ledger.entry_search import Found, Wanted, search
 from accountant.ledger.families.dataset_sets import dataset_names
 from accountant.log import stored_proofs
-from accountant.log.entries import latest_checkpoint
-from accountant.store.entry_index import entry_index
-from accountant.store.store import body_at
+from accountant.log.entries import NEWEST_CHECKPOINT, latest_checkpoint
+from accountant.store.entry_index import entry_index, is_indexed
+from accountant.store.store import body_at, question_of_body
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats import merkle
 from dpserve_verify.formats.canonical import encode_base64, whole_number
 from dpserve_verify.log import notes
 from dpserve_verify.log.entry import Entry, read_entry
 from dpserve_verify.log.notes import Checkpoint
-from serving.http.routes import Door, in_thread, state
+from serving.http.routes import Door, in_snapshot, in_thread, state
 from serving.pages.parts.entry_text import LABELS, describe
 from serving.pages.parts.ui import page, see_other
 from serving.wire import lists
@@ -83,20 +83,29 @@ async def entries(request: Request) -> Response:
         "found": (),
         "pager": (None, None),
     }
-    database = home.ledger.log.database
-    context["datasets"] = (await in_thread(dataset_names, database))[:MAX_NAMES]
-    try:
-        matches = await in_thread(search, database, terms.to_wanted(), before, PAGE)
-    except (InputError, UnknownName) as error:
-        return page(request, "ledger.html", refusal=error, **context)
+    names, matches = await in_snapshot(request, _names_and_matches, home, terms, before)
+    context["datasets"] = names[:MAX_NAMES]
+    if isinstance(matches, InputError):
+        return page(request, "ledger.html", refusal=matches, **context)
     context |= {
         "found": [describe(entry) for entry in matches.entries],
         "ledger": matches,
         "pager": _pager(terms, before, matches),
     }
     response = page(request, "ledger.html", **context)
-    response.background = BackgroundTask(_warm, home)
+    if not is_indexed(home.ledger.log.database):
+        response.background = BackgroundTask(_warm, home)
     return response
+
+
+def _names_and_matches(home: Home, terms: SearchTerms, before: int | None) -> tuple[list[str], Found | InputError]:
+    """Return every dataset's name, and what was looked for, or why there is nothing."""
+    database = home.ledger.log.database
+    names = dataset_names(database)
+    try:
+        return names, search(database, terms.to_wanted(), before, PAGE)
+    except InputError as error:
+        return names, error
 
 
 def _all(home: Home, wanted: Wanted) -> list[dict[str, Any]]:
@@ -156,7 +165,7 @@ async def entry(request: Request) -> Response:
     """
     known_query(request)
     number = _entry_number(request)
-    shown = await in_thread(_entry, state(request).home, number)
+    shown = await in_snapshot(request, _entry, state(request).home, number)
     return page(request, "entry.html", **shown)
 
 
@@ -181,7 +190,7 @@ def _entry(home: Home, number: int) -> dict[str, Any]:
 
 def _prove(home: Home, number: int) -> tuple[str, Entry, Checkpoint]:
     """Return the entry's `.tlog-proof` against the newest checkpoint, the entry, and that checkpoint."""
-    with home.ledger.log.database.reading() as connection:
+    with home.ledger.log.database.reading([question_of_body(number), NEWEST_CHECKPOINT]) as connection:
         note = latest_checkpoint(connection)
         head = notes.parse_checkpoint(note)
         if number >= head.size:
@@ -194,7 +203,7 @@ async def proof(request: Request) -> Response:
     """Return the entry's `.tlog-proof`, which holds the entry's bytes, as a file."""
     known_query(request)
     number = _entry_number(request)
-    text = (await in_thread(_prove, state(request).home, number))[0]
+    text = (await in_snapshot(request, _prove, state(request).home, number))[0]
     name = f"entry-{number}.tlog-proof"
     headers = {**lists.attachment_header(name), "Cache-Control": "no-store"}
     return Response(text, headers=headers, media_type="text/plain; charset=utf-8")

@@ -16,6 +16,7 @@ from accountant.errors import UnknownName
 from accountant.home import Home
 from accountant.home.notes import note_of, notes
 from accountant.ledger.archive import archived
+from accountant.store.store import read_bodies
 from dpserve_verify.certificates.bundle import FILES
 from dpserve_verify.certificates.plain_words import best_guess, factor, plain
 from dpserve_verify.errors import CertificateRevoked, DpserveError, InputError, VerificationError
@@ -28,7 +29,7 @@ from models.store.bundle import CHAMPION, ModelStore
 from models.store.since import growth_since
 from models.worth.statements import judgements, mark, worths
 from serving.http.rights import LISTED, NOTHING, READS, may_model, seen_models
-from serving.http.routes import Door, access, in_thread, state
+from serving.http.routes import Door, access, in_snapshot, in_thread, state
 from serving.operations.placing import NO_REASON
 from serving.pages.parts import shapes as ui_shapes
 from serving.pages.parts.ui import form_fields, page, see_other
@@ -92,16 +93,39 @@ async def models(request: Request) -> Response:
     serving.require_ready()
     query, after = request.query_params.get("q", "").strip()[:71], query_int(request, "after", 0)
     versions = seen_models(access(request), serving.registry.to_json(), serving.registry)
-    hidden = await in_thread(archived, serving.home.ledger, "model")
-    every = query_text(request, "archived") == "true"
+    every, order = query_text(request, "archived") == "true", request.query_params.get("sort", "name")
+    if order not in ORDERS:
+        raise InputError(f"sort={order[:40]!r}: must be one of {list(ORDERS)}")
+    form = lists.form_of(request)
+    shown = slice(after, after + PAGE) if form is None else slice(None)
+    listed = await in_snapshot(request, _listed, serving.home, versions, query, order, every, shown)
+    if form is not None:
+        return lists.as_file(form, "models", COLUMNS, map(_line, listed["models"]))
+    context: dict[str, Any] = {
+        **listed,
+        "asked": query,
+        "order": order,
+        "after": after,
+        "more": after + PAGE if listed["kept"] > after + PAGE else None,
+        "before": max(0, after - PAGE) if after else None,
+        "every": every,
+        "notes": await in_thread(notes, serving.home.path, "model"),
+    }
+    return page(request, "models.html", **context)
+
+
+def _listed(
+    home: Home, versions: list[dict[str, Any]], query: str, order: str, every: bool, shown: slice
+) -> dict[str, Any]:
+    """Return the lines that are shown of the models that match, in order; how many match, how many there are, and how
+    many are archived. `every`: with those.
+    """
+    hidden = archived(home.ledger, "model")
     lines = [line for line in _by_name(versions) if every or line["name"] not in hidden]
     digest = query.lower().removeprefix("sha256:")
     issued = [line for line in versions if line["certificate"]] if len(digest) >= DIGITS else []
     digests = [(line["name"], line["certificate"][kind]) for line in issued for kind in ("model", "statement")]
     holds = {name for name, file_digest in digests if file_digest.startswith(digest)}
-    order = request.query_params.get("sort", "name")
-    if order not in ORDERS:
-        raise InputError(f"sort={order[:40]!r}: must be one of {list(ORDERS)}")
     words = ("name", "dataset", "target", "learner")
     matches = [
         line
@@ -109,26 +133,10 @@ async def models(request: Request) -> Response:
         if line["name"] in holds or any(query.lower() in (line[word] or "").lower() for word in words)
     ]
     if order == "worth":
-        matches = await in_thread(_with_worth, serving.home, matches)
+        matches = _with_worth(home, matches)
     matches.sort(key=ORDERS[order])
-    form = lists.form_of(request)
-    if form is not None:
-        rows = await in_thread(_with_release, serving.home, matches)
-        return lists.as_file(form, "models", COLUMNS, map(_line, rows))
-    next_after = after + PAGE if len(matches) > after + PAGE else None
-    before = max(0, after - PAGE) if after else None
-    context: dict[str, Any] = {
-        "models": await in_thread(_with_release, serving.home, matches[after : after + PAGE]),
-        "asked": query,
-        "order": order,
-        "after": after,
-        "more": next_after,
-        "before": before,
-        "archived": len(hidden),
-        "every": every,
-        "notes": await in_thread(notes, serving.home.path, "model"),
-    }
-    return page(request, "models.html", **context, total=len(lines), kept=len(matches))
+    about = {"total": len(lines), "kept": len(matches), "archived": len(hidden)}
+    return {"models": _with_release(home, matches[shown]), **about}
 
 
 def _line(model: dict[str, Any]) -> dict[str, Any]:
@@ -156,11 +164,13 @@ def _with_worth(home: Home, lines: list[dict[str, Any]]) -> list[dict[str, Any]]
 
 def _with_release(home: Home, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Add to each line when the version was released, and what it is worth."""
-    rows = []
-    for line in _with_worth(home, lines):
-        entry = line["certificate"] and home.ledger.log.entry(line["certificate"]["entry"])
-        rows.append({**line, "released": entry and entry.value["time"]})
-    return rows
+    issued = {line["certificate"]["entry"] for line in lines if line["certificate"]}
+    database = home.ledger.log.database
+    with database.sharing(), database.reading() as connection:
+        read_bodies(connection, issued)
+        times = {seq: home.ledger.log.entry(seq).value["time"] for seq in issued}
+    released = [line["certificate"] and times[line["certificate"]["entry"]] for line in lines]
+    return [{**line, "released": time} for line, time in zip(_with_worth(home, lines), released, strict=True)]
 
 
 def _summary(name: str, versions: list[dict[str, Any]]) -> dict[str, Any]:
@@ -176,16 +186,10 @@ async def show(request: Request) -> Response:
     home, name = serving.home, reference.partition("@")[0]
     if "placed" in request.query_params:
         await _follow_store(serving, name)
-    problem: VerificationError | UnknownName | None = None
-    context: dict[str, Any] = {}
-    try:
-        context = await in_thread(_context, home, serving.registry, reference)
-    except (VerificationError, UnknownName) as error:
-        problem = error  # told beside what else there is of that name, listed now: a version made just then is found
-    versions = await in_thread(mark, home, [line for line in serving.registry.to_json() if line["name"] == name])
+    context, versions, problem = await in_snapshot(request, _with_versions, home, serving.registry, reference)
     if problem is None and context["served"].version not in (line["version"] for line in versions):
-        context = await in_thread(_context, home, serving.registry, reference)  # a look that began before took it back
-        versions = await in_thread(mark, home, [line for line in serving.registry.to_json() if line["name"] == name])
+        # a look that began before took it back
+        context, versions, problem = await in_snapshot(request, _with_versions, home, serving.registry, reference)
     if problem is not None:
         if not versions:
             raise problem
@@ -197,7 +201,6 @@ async def show(request: Request) -> Response:
         "who": rights.has(*READS),
         "places_it": _may_promote(request),
         "note": note_of(home.path, "model", name),
-        "archived": name in await in_thread(archived, home.ledger, "model"),
         "measures": rights.may(*ASKING, dataset=dataset),
         "asks": may_model(rights, ("predict",), name, dataset),
         "edits_it": context["curves"] and may_model(rights, ("train", "promote"), name, dataset),
@@ -260,6 +263,22 @@ def _agrees(store: ModelStore, name: str, lines: list[dict[str, Any]]) -> bool:
     return all(states[version] == "retired" for version in states.keys() & {*retired}) and all(
         (state == "champion") == (version == champion) and state != "retired" for version, state in served.items()
     )
+
+
+def _with_versions(
+    home: Home, registry: Registry, reference: str
+) -> tuple[dict[str, Any], list[dict[str, Any]], VerificationError | UnknownName | None]:
+    """Return what a model's page shows, all versions of its name, and why it is not served: that is told beside what
+    else there is of that name, listed after it, so that a version made just then is found.
+    """
+    context: dict[str, Any] = {}
+    problem: VerificationError | UnknownName | None = None
+    name = reference.partition("@")[0]
+    try:
+        context = _context(home, registry, reference) | {"archived": name in archived(home.ledger, "model")}
+    except (VerificationError, UnknownName) as error:
+        problem = error
+    return context, mark(home, [line for line in registry.to_json() if line["name"] == name]), problem
 
 
 def _context(home: Home, registry: Registry, reference: str) -> dict[str, Any]:

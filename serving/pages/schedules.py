@@ -64,10 +64,12 @@ async def _page(
 
 
 def _context(who: Caller, part: Part) -> dict[str, Any]:
-    listed, rights = find_schedules.function(who, part), who.rights
+    rights = who.rights
+    with who.home.ledger.log.sharing():
+        listed, datasets = find_schedules.function(who, part), every_dataset(who.home)
     for line in listed["schedules"]:
         line["removable"] = rights.owns(line["by"]) or rights.may("steward", dataset=line["dataset"])
-    names = [dataset.registration.name for dataset in every_dataset(who.home)]
+    names = [dataset.registration.name for dataset in datasets]
     return {
         "schedules": listed["schedules"],
         "datasets": [name for name in names if rights.may("train", dataset=name)],

@@ -20,7 +20,7 @@ from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.formats.canonical import whole_number
 from dpserve_verify.privacy.budget import check_name
 from serving.http.rights import NOTHING
-from serving.http.routes import Door, access, caller, in_thread, path_number, state
+from serving.http.routes import Door, access, caller, in_snapshot, in_thread, path_number, state
 from serving.operations.grants import GrantAnswer, TokenAnswer
 from serving.pages.parts.ui import form_fields, page, see_other
 from serving.process.tokens import new_token
@@ -173,9 +173,13 @@ async def end_grant(request: Request) -> Response:
 async def _grants_page(request: Request, typed: Typed | None = None, problem: DpserveError | None = None) -> Response:
     rights, home = access(request), state(request).home
     everybody, time = rights.may("admin"), grants.now()
-    visible = await in_thread(_visible_grants, home, rights)
+
+    def read() -> tuple[list[Grant], list[str]]:
+        acting = tokens.tokens(home.ledger, True) if everybody else []
+        return _visible_grants(home, rights), [row.principal for row in acting]
+
+    visible, acting = await in_snapshot(request, read)
     good, ended = ([row for row in visible if row.is_good(time) is is_good] for is_good in (True, False))
-    acting = [row.principal for row in await in_thread(tokens.tokens, home.ledger, True)] if everybody else []
     context: dict[str, Any] = {
         "good": sorted(good, key=lambda each: (each.principal, -(each.index or 0))),
         "ended": ended[:MAX_ENDED],

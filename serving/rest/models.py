@@ -27,7 +27,7 @@ from models.parts.other_noise import read_level
 from models.store.since import growth_since
 from models.worth.statements import mark, worths
 from serving.http.rights import LISTED, NAMED, restrict_to_allowed, seen_models
-from serving.http.routes import PREDICTING, Door, access, in_thread, state
+from serving.http.routes import PREDICTING, Door, access, in_snapshot, in_thread, state
 from serving.process.registry import NotHeld, Registry, Served
 from serving.rest import json_schemas
 from serving.wire import csv_tables, file_tables, lists, parquet_tables, tables_in
@@ -276,15 +276,19 @@ async def list_models(request: Request) -> Response:
     part, serving = lists.part_of(request, "archived"), state(request)
     serving.require_ready()
     lines = seen_models(access(request), serving.registry.to_json(), serving.registry)
-    hidden = await in_thread(archived, serving.home.ledger, "model")
-    wanted, following = part.cut(lines, lambda line: str(line["model"]), None, lambda line: line["name"] in hidden)
-    return json_response({"models": await in_thread(mark, serving.home, wanted), "next": following})
+
+    def read() -> dict[str, Any]:
+        hidden = archived(serving.home.ledger, "model")
+        wanted, following = part.cut(lines, lambda line: str(line["model"]), None, lambda line: line["name"] in hidden)
+        return {"models": mark(serving.home, wanted), "next": following}
+
+    return json_response(await in_snapshot(request, read))
 
 
 async def show_model(request: Request) -> Response:
     """Return one model: its features, classes, certificate, the format of its dataset's files, and what it is worth."""
     served, home = await served_model(request), state(request).home
-    return json_response(_description(served) | await in_thread(_known_of, home, served))
+    return json_response(_description(served) | await in_snapshot(request, _known_of, home, served))
 
 
 def _known_of(home: Home, served: Served) -> dict[str, Any]:

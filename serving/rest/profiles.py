@@ -14,7 +14,7 @@ from accountant.home import Home
 from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
 from serving.http.rights import NAMED, READS, hide_name
-from serving.http.routes import Door, access, in_thread, job_number, require_dataset, state
+from serving.http.routes import Door, access, in_snapshot, in_thread, job_number, require_dataset, state
 from serving.rest import json_schemas
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import known_query, query_int, query_text
@@ -54,8 +54,12 @@ async def list_profiles(request: Request) -> Response:
     """Return the profiles of a dataset, the newest first."""
     known_query(request)
     home, name = state(request).home, request.path_params["name"]
-    await in_thread(home.ledger.dataset, name)
-    return json_response({"profiles": await in_thread(release.profiles_of, home, name)})
+
+    def read() -> list[dict[str, Any]]:
+        home.ledger.dataset(name)  # which must be there
+        return release.profiles_of(home, name)
+
+    return json_response({"profiles": await in_snapshot(request, read)})
 
 
 FILE = {"type": "string", "format": "binary"}

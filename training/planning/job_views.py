@@ -17,9 +17,9 @@ from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.job_kinds import Contribution, JobKind, kind_of
 from accountant.ledger.families.left import FamilyRow, describe_accounts, describe_budget, left
 from accountant.ledger.families.records import GIVEN_BACK, HOLDOUT, ISSUED, PUBLIC_STATES, WAITING, Job, State
-from accountant.ledger.forecast import forecast
+from accountant.ledger.forecast import about_dataset, forecast
 from accountant.ledger.outside import describe_charges
-from accountant.ledger.questions import about_jobs
+from accountant.ledger.questions import about_jobs, about_reserved
 from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import decimal_string
@@ -87,7 +87,8 @@ def read_facts(home: Home, dataset: Dataset, detail: bool, analyst: str | None) 
         facts = _holdout(home, dataset, analyst)
         if detail:
             name = dataset.registration.name
-            facts |= {"quotas": home.ledger.quotas(name), "forecast": forecast(home.ledger, dataset)}
+            home.ledger.log.database.ask(about_dataset(dataset))
+            facts |= {"quotas": home.ledger.quotas(dataset), "forecast": forecast(home.ledger, dataset)}
             facts["archived"] = name in archived(home.ledger, "dataset")
             facts["charges"] = describe_charges(home.ledger, dataset)
         return facts
@@ -180,6 +181,7 @@ def job_to_json(
     Progress is counted in releases of the plan, or in the public number of runs where a job is tuned.
     """
     entry = home.ledger.reservation(job.seq).value
+    home.ledger.log.database.ask(about_reserved(job, entry))
     total, chosen = job.total, {}
     if TUNING in entry["parameters"]:
         from training.tuning.tune import choice_of, runs_of  # loads every learner, and most jobs are not tuned

@@ -17,8 +17,9 @@ from accountant.ledger.families.row_queries import RowQuery
 from accountant.ledger.families.schema_profiles import profiles_from_entry
 from accountant.log.entries import Signed, dumps
 from accountant.log.newest import account_number
-from accountant.store.queries import Queries, rows_of
-from accountant.store.store import body_at
+from accountant.store import engines
+from accountant.store.queries import Queries, at_hand, rows_of
+from accountant.store.store import BODY, body_at
 from accountant.store.tables import analyst_table, block_table, dataset_table, entry_table, family_table
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.formats.canonical import Flat, parse_decimal
@@ -72,10 +73,13 @@ def load(
     `signed`: who is about to spend says so; its rows must then be what was signed last, and LedgerInvalid says which is
     not.
     """
+    engines.ask_with_next(connection, questions(name, analyst, part))
     found = rows_of(connection, DATASET, {"at": name})
     if not found:
         raise UnknownName(f"dataset={name}: no such dataset", dataset=name)
-    row = found[0]
+    row, known = found[0], at_hand(connection)
+    if known is not None and row.body is not None:
+        known[BODY, row.seq] = [(row.body,)]
     entry = _entry(connection, signed, row.seq, row.body)
     identities, read = json.loads(row.families), {row.seq: entry}
     if len(_LOADED) >= MAX_LOADED:
@@ -110,10 +114,10 @@ def load(
     return Dataset(registration, entry["uuid"], row.seq, version, families, row.last, row.dropped or 0)
 
 
-def questions(name: str, analyst: str | None) -> Queries:
+def questions(name: str, analyst: str | None, part: str | None = None) -> Queries:
     """List what `load` will ask, as far as it is known before: of a dataset that was loaded before, all."""
     seq, identities = _LOADED.get(name, (0, ()))
-    accounts = [account_of(identity, None) for identity in identities]
+    accounts = [account_of(identity, part) for identity in identities]
     beside = [(FAMILY, {"at": at}) if analyst is None else (BESIDE, {"at": at, "who": analyst}) for at in accounts]
     versions = [(VERSION, {"upto": seq, "family": identity}) for identity in identities[:1]]
     return [(DATASET, {"at": name}), *beside, *versions]
@@ -295,9 +299,14 @@ def _share_of(rows: Mapping[str, Any], analyst: str) -> Decimal | None:
     return Decimal(shares[0]) if shares else None
 
 
+def question_of_quotas(dataset: Dataset) -> Queries:
+    """List what `quotas` will ask of a dataset's first family."""
+    return [(_ANALYSTS, {"at": dataset.families[0].account})]
+
+
 def quotas(connection: Connection, family: Family) -> list[dict[str, Any]]:
     """Return what each analyst used of the family's budget, as a share of it, and the quota that holds for each."""
-    rows = connection.execute(_ANALYSTS, {"at": family.account}).all()
+    rows = rows_of(connection, _ANALYSTS, {"at": family.account})
     general = next((row.share for row in rows if row.name == EVERYBODY), None)
     used_shares = []
     for row in rows:

@@ -25,10 +25,11 @@ from starlette.types import Scope
 from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger.archive import archived
+from accountant.ledger.families.dataset_sets import questions as dataset_questions
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import ROOMIEST, FamilyRow, families_of, left, left_in_windows
 from accountant.ledger.families.records import HOLDOUT, WAITING
-from accountant.ledger.job_counts import JobFigures, queue
+from accountant.ledger.job_counts import QUEUE, JobFigures, queue
 from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable
 from models.store.bundle import CHAMPION
 from models.store.standing import Standing
@@ -157,23 +158,30 @@ def render(collectors: Iterable[Collector]) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class ReachedGauges(Collector):
-    """Whether the ledger can be asked, and what `parts` read of it, each as a whole: where it cannot, they say nothing
-    rather than keep back what needs no ledger. `away`: it could not be looked at a moment ago, so nobody waits for it.
+    """Whether the ledger can be asked, and what `parts` read of it in one snapshot, each as a whole: where it cannot,
+    they say nothing rather than keep back what needs no ledger. `away`: it could not be looked at a moment ago, so
+    nobody waits for it.
     """
 
+    home: Home
     parts: Sequence[Collector]
     away: bool
 
     def collect(self) -> Iterable[Metric]:
         """Read the ledger now, until it cannot be."""
-        reached = not self.away
-        for part in self.parts if reached else ():
-            try:
-                yield from list(part.collect())
-            except LedgerUnavailable:
-                reached = False
-                break
+        metrics, reached = ([], False) if self.away else self._read()
+        yield from metrics
         yield _gauge("dpserve_ledger_reachable", "Whether the ledger's database could be asked now.", float(reached))
+
+    def _read(self) -> tuple[list[Metric], bool]:
+        metrics: list[Metric] = []
+        try:
+            with self.home.ledger.log.sharing():
+                for part in self.parts:
+                    metrics += list(part.collect())
+        except LedgerUnavailable:
+            return metrics, False
+        return metrics, True
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,13 +192,11 @@ class LedgerGauges(Collector):
     jobs: JobFigures
 
     def collect(self) -> Iterable[Metric]:
-        """Read the ledger now, in one snapshot. A retired dataset has no series of budgets: nothing is asked of it any
-        more.
-        """
-        with self.home.ledger.log.sharing():
-            return list(self._read())
+        """Read the ledger now. A retired dataset has no series of budgets: nothing is asked of it any more."""
+        return list(self._read())
 
     def _read(self) -> Iterable[Metric]:
+        self.home.ledger.log.database.ask([*dataset_questions(), *self.jobs.questions(), *QUEUE])
         retired = archived(self.home.ledger, "dataset")
         datasets = [each for each in self.home.ledger.datasets() if each.registration.name not in retired]
         yield from _budgets(datasets)

@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -193,6 +194,15 @@ def test_a_snapshot_does_not_move(database):
         assert store.size(reader) == 2
 
 
+def test_nobody_writes_into_the_snapshot_that_is_shared(database):
+    with database.sharing():
+        with pytest.raises(DpserveError, match="write outside") as refused, database.writing():
+            pass
+        assert (refused.value.code, refused.value.exit_code) == ("internal", 1)
+    with database.writing() as connection:
+        append_unsigned(connection, b"after it")
+
+
 def test_a_reading_transaction_writes_nothing_on_postgresql(database):
     if kind(database) == "sqlite":
         with database.reading() as connection:
@@ -244,7 +254,7 @@ def test_the_tree_in_memory_is_the_tree_in_the_table(database):
 
 
 def test_a_proof_asks_the_database_a_few_times(database):
-    """Every inclusion proof of every size from one reader, and from one read that has all of it."""
+    """Every inclusion proof of every size by one question."""
     asked = []
     event.listen(database.engine, "before_cursor_execute", lambda *call: asked.append(call[2]))
     bodies = [b"%d" % number for number in range(40)]
@@ -253,11 +263,9 @@ def test_a_proof_asks_the_database_a_few_times(database):
             append_unsigned(connection, bodies[count - 1])
         for index in {0, count // 3, count // 2, count - 1}:
             with database.reading() as connection:
-                tree = Tree(connection)
-                read = tree.siblings_reader(index)
                 before = len(asked)
-                path = merkle.inclusion_proof(index, count, read)
-                assert len(asked) == before
+                path = store.at_once(connection, partial(merkle.inclusion_proof, index, count))
+                assert len(asked) == before + (count > 1)
             root = naive_root(bodies[:count])
             merkle.verify_inclusion(index, count, merkle.leaf_hash(bodies[index]), path, root)
 
@@ -279,7 +287,7 @@ def test_a_tree_of_another_size_than_was_likely_is_the_tree(database):
                 assert (tree.size, tree.root()) == (count, naive_root(bodies))
                 assert len(asked) == before + (1 if likely == count else 2)  # its right edge is there
                 for index in {0, count // 2, count - 1} if count else ():
-                    path = merkle.inclusion_proof(index, count, tree.siblings_reader(index))
+                    path = merkle.inclusion_proof(index, count, tree.read)
                     merkle.verify_inclusion(index, count, merkle.leaf_hash(bodies[index]), path, naive_root(bodies))
 
 
@@ -288,6 +296,8 @@ def test_a_missing_subtree_is_named(database):
         connection.execute(entry_table.insert().values(seq=0, body=b"no node for it"))
     with database.reading() as connection, pytest.raises(LedgerInvalid, match=r"node \(0, 0\): missing"):
         Tree(connection).root()
+    with database.reading() as connection, pytest.raises(LedgerInvalid, match=r"node \(0, 0\): missing"):
+        store.at_once(connection, partial(merkle.root, 1))
 
 
 def test_every_error_of_a_store_is_ours(database):
