@@ -15,6 +15,7 @@ from ledgers import place, registration, reserve
 from accountant.access import tokens
 from accountant.audit.audit import audit_home
 from accountant.home import Home, backup
+from accountant.home.backup_time import last_backup
 from accountant.home.contents import Kind, files_in, place_of
 from accountant.log.last_seen import HighWater
 from accountant.store import engines
@@ -79,6 +80,7 @@ def test_a_home_that_has_everything_comes_back_whole(old, tmp_path, kind):
         assert evaluations.worths(again, issued) == evaluations.worths(home, issued) != []
         assert champions(again.path / "models") == champions(path / "models")
         assert not (again.path / "drafts").exists()
+        assert last_backup(again.path) >= last_backup(path)  # it is in the copy, as of now
         assert HighWater(again.path / "keys/high-water.json").read()[0] == done.entries
 
 

@@ -32,15 +32,18 @@ def cluster_labels(pod: str) -> dict[str, str]:
     return labels | {each["targetLabel"]: each["replacement"] for each in endpoint["relabelings"]}
 
 
-def require_alerts(page: str, alerts: Iterable[str], of_each: Iterable[str] = (), before: str = "") -> None:
+def require_alerts(
+    page: str, alerts: Iterable[str], of_each: Iterable[str] = (), before: str = "", up: int = 1
+) -> None:
     """Fail unless exactly these alerts fire where two pods say what is on a page: `alerts` once, for both, and
-    `of_each` for each of them. `before`: the page until a quarter of an hour ago, where it was another one.
+    `of_each` for each of them. `before`: the page until a quarter of an hour ago, where it was another one. `up`: 0
+    where they do not answer.
     """
     now, steps, rules = time.time(), LAST // EVERY, yaml.safe_load(RULES.read_text())["spec"]
     asked_for, series = set(re.findall(r"\bdpserve_\w+", str(rules))), []
     for pod in ("p-0", "p-1"):
         labels = cluster_labels(pod)
-        series.append({"series": _series("up", labels), "values": f"1x{steps}"})
+        series.append({"series": _series("up", labels), "values": f"{up}x{steps}"})
         values, earlier = (
             {key: value for key, value in _values(text, now).items() if key[0] in asked_for}
             for text in (page, before or page)

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import httpx
 import pytest
-import yaml
+from alarms import cluster_labels, require_alerts
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_rule import RULES
 from small_home import ROOT, adult_home, client, free_port, serving, until
 
 from accountant.log.last_seen import HighWater
@@ -26,7 +27,6 @@ sys.path.insert(0, str(ROOT / "docs"))
 import reference
 
 GRAFANA = ROOT / "serving" / "grafana"
-CLUSTER = ROOT / "deploy" / "kubernetes" / "components" / "monitoring"
 MONITORING = (ROOT / "docs" / "monitoring.md").read_text()
 BOARD = json.loads((GRAFANA / "dashboard.json").read_text())
 EXPRESSIONS = [target["expr"] for panel in BOARD["panels"] for target in panel.get("targets", ())]
@@ -78,30 +78,13 @@ def test_every_alert_is_tested():
     assert [section for section in sections if re.search(r"\| played \|  \|", section)] == []
 
 
-def test_the_rules_fire_on_the_labels_that_a_cluster_gives(tmp_path):
+def test_the_rules_fire_on_the_labels_that_a_cluster_gives():
     """The operator names the job NAMESPACE/NAME, unless the PodMonitor names it; and it reads rules of a PrometheusRule
     alone.
     """
-    monitor, rule = (yaml.safe_load((CLUSTER / name).read_text()) for name in ("monitor.yaml", "rules.yaml"))
-    labels = {"namespace": "dpserve", "pod": "dpserve-0", "container": "dpserve", "endpoint": "http"}
-    labels |= {"instance": "10.0.0.1:3000", "job": f"dpserve/{monitor['metadata']['name']}"}
-    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-    labels |= {each["targetLabel"]: each["replacement"] for each in endpoint["relabelings"]}
-    (tmp_path / "rules.yml").write_text(yaml.safe_dump(rule["spec"]))
-    series = "up{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
-    fires = {"eval_time": "5m", "alertname": "DpserveNotReady"}
-    group = next(each for each in rule["spec"]["groups"][0]["rules"] if each["alert"] == "DpserveNotReady")
-    words = {
-        name: text.replace("{{ $labels.instance }}", labels["instance"]) for name, text in group["annotations"].items()
-    }
-    fires["exp_alerts"] = [{"exp_labels": {**labels, "severity": "critical"}, "exp_annotations": words}]
-    played = {"input_series": [{"series": series, "values": "0x10"}], "alert_rule_test": [fires]}
-    played["alert_rule_test"].append({"eval_time": "9m", "alertname": "DpserveAbsent", "exp_alerts": []})
-    (tmp_path / "played.yml").write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "tests": [played]}))
-    checked = promtool("test", "rules", "played.yml", cwd=tmp_path)
-    assert checked.returncode == 0, checked.stdout + checked.stderr
-    asking = " ".join(EXPRESSIONS) + json.dumps(BOARD["templating"]).replace("\\", "") + str(rule)
-    assert set(re.findall(r'job="[^"]*"', asking)) == {f'job="{labels["job"]}"'}
+    require_alerts("", [], of_each=["DpserveNotReady"], up=0)
+    asking = " ".join(EXPRESSIONS) + json.dumps(BOARD["templating"]).replace("\\", "") + RULES.read_text()
+    assert set(re.findall(r'job="[^"]*"', asking)) == {f'job="{cluster_labels("p")["job"]}"'}
 
 
 def test_board_is_whole():
