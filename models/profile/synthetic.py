@@ -18,6 +18,7 @@ from models.profile.joint import Counts, Floats, draw, fit
 from models.profile.stated import noise_of, pair_noise_of
 
 Bins = NDArray[np.intp]
+NOISE = 0.5  # from there on a forecast calls what is released mostly noise
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,20 @@ def _quality(counts: Counts, columns: Sequence[Column], bins: Sequence[Bins]) ->
             {
                 "columns": [*each],
                 "off": min(1.0, 0.5 * float(np.abs(own / rows - released / total).sum())),
-                "noise": min(1.0, 0.5 * released.size * sqrt(2 * variance / pi) / total),
+                "noise": noise_off(released.size, variance, total),
             }
         )
     return lines
+
+
+def noise_off(size: int, variance: float, total: float) -> float:
+    """Return how far noise of this variance takes so many counts of `total` rows, as total variation, 0 to 1."""
+    return min(1.0, 0.5 * size * sqrt(2 * variance / pi) / total)
+
+
+def forecast(columns: float, pairs: float | None) -> str:
+    """Say what `noise_off` lets expect of columns and of pairs, before anything is paid."""
+    together = "" if pairs is None else f", a pair of columns {pairs:.2g}"
+    worst = max(columns, pairs or 0.0)
+    verdict = ": mostly noise; ask for fewer columns, or more epsilon" if worst >= NOISE else ""
+    return f"by the noise alone a column is {columns:.2g} off{together} (0 is exact, 1 is nothing in common){verdict}"

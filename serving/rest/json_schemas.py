@@ -355,15 +355,26 @@ ENVELOPE = record(
     says="DSSE, the exact bytes as signed",
 )
 EVALUATION = record({**_WORTH, "envelope": ENVELOPE, "proof": TEXT})
-PLANNED = record(
+_MEASURED_NEXT = {
+    "dataset": TEXT, "part": {"enum": ["holdout", "training", "all"]}, "epsilon": DECIMAL, "delta": DECIMAL,
+    "known": {**maybe(COUNT), "description": "the job whose statement answers it for nothing"}, "left": LEFT,
+}  # fmt: skip
+PLANNED_EVALUATION = record(
     {
-        "dataset": TEXT, "part": {"enum": ["holdout", "training", "all"]}, "epsilon": DECIMAL, "delta": DECIMAL,
-        "known": {**maybe(COUNT), "description": "the job whose statement answers it for nothing"}, "left": LEFT,
+        **_MEASURED_NEXT, "model": TEXT, "against": maybe(TEXT), "group": maybe(TEXT),
+        "expected": maybe(EXPECTED_WIDTH),
     },
+)  # fmt: skip
+EXPECTED_OFF = record(
+    {"columns": REAL, "pairs": maybe(REAL), "says": TEXT},
+    says="how far the noise alone takes a column, and a pair of columns, in the mean, by public numbers: total "
+    "variation, from 0, exact, to 1, nothing in common; so far off are synthetic rows at least",
+)
+_NOISY = {"noise": {"enum": ["laplace", "gaussian"]}, "count_within": TEXT}
+PLANNED_PROFILE = record(
     {
-        "model": TEXT, "against": maybe(TEXT), "group": maybe(TEXT),
-        "noise": {"enum": ["laplace", "gaussian"]}, "count_within": TEXT,
-        "columns": array(TEXT), "pairs": array(array(TEXT)), "around": maybe(TEXT),
+        **_MEASURED_NEXT, **_NOISY, "columns": array(TEXT), "pairs": array(array(TEXT)), "around": maybe(TEXT),
+        "expected": EXPECTED_OFF,
     },
 )  # fmt: skip
 TOLD = {**array(maybe(TEXT)), "minItems": 3, "maxItems": 3, "description": "value, low end, high end"}
@@ -392,13 +403,7 @@ _QUESTION = record(
         "afterwards": array({**TEXT, "description": "done on the noisy answer"}),
     },
 )  # fmt: skip
-PLANNED_ANSWER = record(
-    {
-        "dataset": TEXT, "part": {"enum": ["holdout", "training", "all"]}, "epsilon": DECIMAL, "delta": DECIMAL,
-        "noise": {"enum": ["laplace", "gaussian"]}, "count_within": TEXT, "groups": COUNT, "question": _QUESTION,
-        "known": {**maybe(COUNT), "description": "the job whose statement answers it for nothing"}, "left": LEFT,
-    },
-)  # fmt: skip
+PLANNED_ANSWER = record({**_MEASURED_NEXT, **_NOISY, "groups": COUNT, "question": _QUESTION})
 ANSWER = record(
     {
         **{name: kind for name, kind in _PROFILE.items() if name != "records"}, "question": _QUESTION,

@@ -134,7 +134,7 @@ DOORS = (
         "Measure what a model is worth; it is charged now",
         "Price an evaluation; spends nothing",
         "What a model is worth, and the statement that says so",
-        json_schemas.PLANNED,
+        json_schemas.PLANNED_EVALUATION,
         json_schemas.EVALUATION,
         SCOPES,
     ),
@@ -149,7 +149,7 @@ DOORS = (
         "Count how the rows of a dataset are spread; it is charged now",
         "Price a profile; spends nothing",
         "How the rows of a dataset are spread, and the statement that says so",
-        json_schemas.PLANNED,
+        json_schemas.PLANNED_PROFILE,
         json_schemas.PROFILE,
     ),
 )

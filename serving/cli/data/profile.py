@@ -65,6 +65,7 @@ def show_plan(body: dict[str, Any], json: bool) -> None:
         ("price", f"epsilon {body['epsilon']}, on {body['part']} rows{counted_before}"),
         ("counts", f"of {len(body['columns'])} columns{pairs}, each within {body['count_within']} rows, with a chance "
                    f"of 95 % ({body['noise']} noise)"),
+        ("expect", body["expected"]["says"]),
         ("after it", left_words(body["left"], "profile")),
     ]  # fmt: skip
     show(json, body, align_columns(lines))

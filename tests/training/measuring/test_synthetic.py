@@ -260,6 +260,7 @@ def spent(home):
 def test_a_table_is_paid_for_once_and_has_the_types_of_the_schema(home, place, tmp_path, monkeypatch, least, pairs):
     monkeypatch.setattr(profile, "TWO_PARENTS_FROM", least)
     asked = ProfileRequest("all", "8", around="auto")
+    expected = profile.plan(home, asked).to_json()["expected"]
     body = job.measure(home, asked, by="test")
     charged, seq = spent(home), body["job"]
     assert body["profile"]["chosen"]["around"] == "t"
@@ -280,6 +281,12 @@ def test_a_table_is_paid_for_once_and_has_the_types_of_the_schema(home, place, t
     means = [float(np.nanmean(columns["age"][columns["t"] == label])) for label in (1, 2, 7)]
     assert means == pytest.approx([29.5, 54.5, 79.5], abs=6)  # what the columns say together
     assert made["summary"]["pairs"]["off"] < 2 * made["summary"]["pairs"]["noise"]
+    for name in ("columns", "pairs"):  # what was told before the money, by public numbers
+        assert expected[name] == pytest.approx(made["summary"][name]["noise"], rel=0.3)
+    assert "mostly noise" not in expected["says"]
+    assert (
+        "mostly noise" in profile.plan(home, ProfileRequest("all", "0.1", around="auto")).to_json()["expected"]["says"]
+    )
     again, other = tmp_path / "again.synthetic.parquet", tmp_path / "other.synthetic.parquet"
     synthetic_rows.from_profile(home, seq, again, 3000, 0, "all")
     synthetic_rows.from_profile(home, seq, other, 3000, 1, "all")
