@@ -199,7 +199,9 @@ def test_a_sheet_is_named_wherever_a_file_is(tmp_path):
 @pytest.mark.parametrize(
     ("suffix", "form", "key"),
     [(".csv", {"sheet": "s"}, "sheet"), (".parquet", {"skip": 1}, "skip"), (".parquet", {"sheet": "s"}, "sheet"),
-     (".arrow", {"skip_rows": ["Total"]}, "skip_rows"), (".jsonl", {"skip": 1}, "skip")],
+     (".arrow", {"skip_rows": ["Total"]}, "skip_rows"), (".jsonl", {"skip": 1}, "skip"),
+     (".jsonl", {"delimiter": "semicolon"}, "delimiter"), (".xlsx", {"delimiter": "semicolon"}, "delimiter"),
+     (".xlsx", {"encoding": "cp1252"}, "encoding")],
 )  # fmt: skip
 def test_a_key_that_a_format_does_not_use_is_refused(tmp_path, suffix, form, key):
     path, table = tmp_path / f"rows{suffix}", pa.table({"amount": [1.0, 2.0], "y": ["no", "yes"]})
@@ -207,6 +209,8 @@ def test_a_key_that_a_format_does_not_use_is_refused(tmp_path, suffix, form, key
         path.write_text("amount,y\n1,no\n2,yes\n")
     elif suffix == ".jsonl":
         path.write_text('{"amount": 1, "y": "no"}\n{"amount": 2, "y": "yes"}\n')
+    elif suffix == ".xlsx":
+        write_workbook(path, {"a": [["amount", "y"], [1, "no"], [2, "yes"]]})
     elif suffix == ".parquet":
         pq.write_table(table, path)
     else:

@@ -138,10 +138,12 @@ class CellTable(FileTable):
         """
         return self._read("first")[0] if self._is_sheet else {"rows": [], "sheet": "", "sheets": []}
 
-    def unused_keys(self) -> list[str]:
-        """Return none of a workbook, of SQLite all but the table, and what files of any other kind have."""
-        keys = [] if self._is_sheet else super().unused_keys()
-        return [key for key in keys if key != "sheet" or self.kind not in DATABASES]
+    @property
+    def uses(self) -> Collection[str]:
+        """Return what chooses cells of a sheet, the table of SQLite, and the encoding of records."""
+        if self._is_sheet:
+            return ("sheet", "columns", "skip", "skip_rows")
+        return () if self.kind in STATISTICS else ("sheet",) if self.kind in DATABASES else ("encoding",)
 
 
 def split_sheet(path: Path) -> tuple[Path, str]:

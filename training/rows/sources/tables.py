@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import ClassVar
 
@@ -51,7 +51,6 @@ class FileTable(ABC):
     scanned_as: ClassVar[str] = ""  # what pyarrow calls it; "" where others do not take it as it is
     is_text: ClassVar[bool] = False  # whether cells are cut from its lines, and have no types
     has_floats: ClassVar[bool] = False  # whether numbers may stand among the texts of a column
-    uses: ClassVar[Collection[str]] = ()  # the keys of `format` that say which rows and cells of it are read
 
     @property
     def name(self) -> str:
@@ -110,7 +109,14 @@ class FileTable(ABC):
         """Return it with a comma before the fraction of numbers that stand among the texts of these columns."""
         return self
 
+    @property
+    def uses(self) -> Collection[str]:
+        """Return the keys of `format` that may be said of it. How text is cut may be of every file of typed columns:
+        rows that are made from a schema, and what a query answers about text, are such files.
+        """
+        return ("delimiter", "encoding")
+
     def unused_keys(self) -> list[str]:
-        """Return the keys of `format` that say which rows and cells of another kind of file than this one are read."""
-        keys = [key for key in ("sheet", "columns", "skip", "skip_rows") if key not in self.uses]
+        """Return the keys of `format` that are of another kind of file than this one."""
+        keys = [key.name for key in fields(Form) if key.name not in self.uses]
         return [key for key in keys if getattr(self.form, key) != getattr(PLAIN, key)]

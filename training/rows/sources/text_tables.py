@@ -45,7 +45,7 @@ class CsvTable(FileTable):
     """A .csv file, its first line a header, cut into cells as `form` says."""
 
     is_text = True
-    uses = ("columns", "skip", "skip_rows")
+    uses = ("delimiter", "encoding", "columns", "skip", "skip_rows")
 
     @property
     def own(self) -> Sequence[tuple[str, None]]:
