@@ -30,7 +30,7 @@ from serving.http.rights import LISTED, NAMED, restrict_to_allowed, seen_models
 from serving.http.routes import PREDICTING, Door, access, in_snapshot, in_thread, state
 from serving.process.registry import NotHeld, Registry, Served
 from serving.rest import json_schemas
-from serving.wire import csv_tables, file_tables, lists, parquet_tables, tables_in
+from serving.wire import csv_tables, file_tables, lists, tables_in
 from serving.wire.bounds import check_answer
 from serving.wire.errors import JsonBytes, TakesTooLong, TooLarge, json_response
 from serving.wire.quick_json import quick_json
@@ -44,7 +44,7 @@ PREDICT_BYTES = 16 << 20
 RECORDS = 20_000
 AT_ONCE = 512 << 10  # bytes: what is larger is answered off the loop
 PREDICT_FIELDS = {"model": (str,), "records": (list,)}
-TABLES = (*tables_in.KINDS, csv_tables.CSV, parquet_tables.PARQUET)
+TABLES = (*tables_in.KINDS, csv_tables.CSV, file_tables.PARQUET)
 PREDICT_KINDS = (JSON, *TABLES)
 
 Find = Callable[[str], Served]
@@ -85,7 +85,7 @@ async def predict(request: Request) -> Response:
     if posted.notes or posted.level is not None:  # by the dataset's schema, which must be read
         find = restrict_to_allowed(access(request), serving.registry.get)
         return await in_turn(access(request).principal, answer, find, posted, serving.home)
-    packed = posted.model is not None and (bool(posted.ending) or parquet_tables.is_parquet(posted.raw))
+    packed = posted.model is not None and (bool(posted.ending) or file_tables.is_parquet(posted.raw))
     size = AT_ONCE + 1 if packed else len(posted.raw)  # what must be unpacked first is never answered on the loop
     return await run_quickly(serving.registry, access(request), size, answer, posted)
 
@@ -125,7 +125,7 @@ async def _read_posted(request: Request) -> Posted:
     if model is None:
         raise InputError("query model: is missing; a table is sent to /predict?model=NAME")
     keep = query_text(request, "keep") or ""
-    if keep and not (is_file or kind == csv_tables.CSV or parquet_tables.is_parquet(raw)):
+    if keep and not (is_file or kind == csv_tables.CSV or file_tables.is_parquet(raw)):
         raise InputError("query keep: goes with CSV, Parquet and files")
     ending = file_tables.ending_of(query_text(request, "file") or "") if is_file else ""
     return Posted(raw, model, form, kind, notes, level, keep, ending, written, bool(keep) or written is not None)
@@ -181,13 +181,11 @@ def _read_table(served: Served, posted: Posted) -> tuple[tables_in.Table, csv_ta
     written = served.verified.format if posted.written is None else posted.written
     if keep:
         csv_tables.check_kept(keep, ensemble.classes, posted.level is not None)
-    if posted.ending:
+    if posted.ending or (posted.kind != csv_tables.CSV and file_tables.is_parquet(raw)):
         table, kept = file_tables.table_of_file(raw, posted.ending, ensemble.features, written, RECORDS, keep)
     elif posted.kind == csv_tables.CSV:
         table = csv_tables.table_of(raw, ensemble.features, RECORDS, written, posted.passes)
         kept = table.kept(keep) if keep else []
-    elif parquet_tables.is_parquet(raw):
-        table, kept = parquet_tables.table_of(raw, ensemble.features, RECORDS, written, keep)
     else:
         table, kept = tables_in.table_of(raw, ensemble.features, RECORDS, written), []
     return table, (keep, kept) if keep else None

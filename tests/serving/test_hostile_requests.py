@@ -29,7 +29,7 @@ from small_home import adult_home, serving, until
 from serving.app import DOORS
 from serving.pages.all import PAGES as DASHBOARD
 from serving.process.workers.price_desk import BOUNDS
-from serving.wire.parquet_tables import PARQUET
+from serving.wire.file_tables import PARQUET
 from serving.wire.request_bodies import CONTROL_BYTES
 from training.jobs import job
 from training.requests import JobRequest

@@ -20,12 +20,12 @@ from small_home import records
 from accountant.home import Home
 from dpserve_verify.errors import InputError
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.features.table_format import USUAL_FORMAT
 from serving.rest import models
-from serving.wire import parquet_tables, work_time
+from serving.wire import file_tables, work_time
 from serving.wire.errors import TakesTooLong, TooLarge
-from serving.wire.parquet_tables import as_arrow
-from serving.wire.tables_in import table_of
-from training.rows.sources import unpacked
+from serving.wire.tables_in import Table
+from training.datasets import one_file
 
 FEATURES = (NumericFeature("age", (30.0,)), CategoricalFeature("job", ("cook", "nurse")), BooleanFeature("own.er"))
 TABLE = pa.table(
@@ -37,13 +37,17 @@ TABLE = pa.table(
     }
 )
 LIMIT = 20_000
-NAMES = [feature.name for feature in FEATURES]
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
     """A busy machine takes longer to start a program than a request may take."""
     monkeypatch.setattr(work_time, "WORK_SECONDS", 120.0)
+
+
+def unpack(raw: bytes, keep: str = "") -> Table:
+    """The features' columns of a body."""
+    return file_tables.table_of_file(raw, "", FEATURES, USUAL_FORMAT, LIMIT, keep)[0]
 
 
 def body(table: pa.Table = TABLE, **options) -> bytes:
@@ -70,17 +74,25 @@ def column(values, name: str = "job", **options) -> bytes:
     ],
 )  # fmt: skip
 def test_columns_are_those_of_the_file_however_it_was_written(options):
-    stream = as_arrow(body(**options), NAMES, LIMIT)
-    with ipc.open_stream(stream) as reader:
-        assert sorted(reader.schema.names) == ["age", "job", "own.er"]  # the other column is not unpacked
-    columns = table_of(stream, FEATURES, LIMIT).read(FEATURES, {"age", "job", "own.er"})
+    table = unpack(body(**options))
+    assert sorted(table.columns) == ["age", "job", "own.er"]  # the other column is not unpacked
+    columns = table.read(FEATURES, {"age", "job", "own.er"})
     np.testing.assert_array_equal(columns["age"], [20, np.nan, 40])
     np.testing.assert_array_equal(columns["own.er"], [1, np.nan, 0])
     assert columns["job"].tolist() == ["cook", "", "nurse"]
 
 
 def test_a_file_without_a_row_is_one():
-    assert ipc.open_stream(as_arrow(body(TABLE.slice(0, 0)), NAMES, LIMIT)).read_all().num_rows == 0
+    assert len(unpack(body(TABLE.slice(0, 0))).columns["age"]) == 0
+
+
+def test_what_is_kept_comes_as_it_stands_beside_a_feature_of_its_name_as_well():
+    for name, cells in (("owner", ["2026-01-01"] * 3), ("age", ["20", "", "40"])):
+        table, kept = file_tables.table_of_file(body(), "", FEATURES, USUAL_FORMAT, LIMIT, name)
+        assert kept == cells
+        np.testing.assert_array_equal(table.read(FEATURES, {"age"})["age"], [20, np.nan, 40])
+    with pytest.raises(InputError, match="height: is missing"):
+        unpack(body(), "height")
 
 
 NESTED = pa.table({"age": [1], "job": [["cook"]], "own.er": [True]})
@@ -93,11 +105,11 @@ SHARED = pa.DictionaryArray.from_arrays(pa.array([0] * 2000, pa.int32()), pa.arr
 @pytest.mark.parametrize(
     ("raw", "kind", "problem"),
     [
-        (body()[:-3], InputError, "cut"),
-        (body()[:40] + body()[-40:], InputError, "cut"),
-        (b"PAR1" + b"\xff" * 200 + (150).to_bytes(4, "little") + b"PAR1", InputError, "can be read"),
-        (b"PAR1PAR1", InputError, "cut"),
-        (b"PAR1" + (1 << 31).to_bytes(4, "little") + b"PAR1", InputError, "cut"),
+        (body()[:-3], InputError, "cannot be read"),
+        (body()[:40] + body()[-40:], InputError, "cannot be read"),
+        (b"PAR1" + b"\xff" * 200 + (150).to_bytes(4, "little") + b"PAR1", InputError, "cannot be read"),
+        (b"PAR1PAR1", InputError, "cannot be read"),
+        (b"PAR1" + (1 << 31).to_bytes(4, "little") + b"PAR1", InputError, "cannot be read"),
         (body(TABLE.drop_columns(["job"])), InputError, "job: is missing"),
         (body(NESTED), InputError, "job: is a column of list"),
         (body(INSIDE), InputError, "own.er: is missing"),
@@ -105,9 +117,8 @@ SHARED = pa.DictionaryArray.from_arrays(pa.array([0] * 2000, pa.int32()), pa.arr
          InputError, "age: stands there twice"),
         (column(pa.array([b"cook"])), InputError, "job: is a column of binary"),
         (column(pa.nulls(LIMIT + 1)), TooLarge, "20001 records"),
-        (partial(column, SHARED, compression="zstd"), TooLarge, "unpack"),  # 16 GB: one text for all
-        (partial(column, pa.array([BOMB] * 9), use_dictionary=False, compression="zstd"), TooLarge, "unpacks to 7"),
-        (partial(column, pa.nulls(1100), row_group_size=1), TooLarge, "row groups"),
+        (partial(column, SHARED, compression="zstd"), TooLarge, "room"),  # 16 GB: one text for all
+        (partial(column, pa.array([BOMB] * 9), use_dictionary=False, compression="zstd"), TooLarge, "send fewer"),
     ],
 )  # fmt: skip
 def test_what_is_spoilt_nested_or_too_much_is_refused_and_says_why(raw, kind, problem):
@@ -115,7 +126,7 @@ def test_what_is_spoilt_nested_or_too_much_is_refused_and_says_why(raw, kind, pr
     assert len(raw) < 2 << 20
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(kind) as found:
-        as_arrow(raw, NAMES, LIMIT)
+        unpack(raw)
     assert problem in found.value.message
     assert found.value.message.startswith("body: Parquet ")
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10  # kB of this process
@@ -136,25 +147,25 @@ def test_a_footer_that_lies_about_its_rows_and_every_cut_and_flip_is_refused_or_
     flips = [raw[:at] + bytes([raw[at] ^ 1 << int(rng.integers(8))]) + raw[at + 1 :] for at in places]
     cuts = [raw[: int(at)] + raw[-8:] for at in rng.integers(8, len(raw) - 8, 4)]
     with pytest.raises((InputError, TooLarge)):
-        as_arrow(more, NAMES, LIMIT)  # 201, of 200
-    assert ipc.open_stream(as_arrow(fewer, NAMES, LIMIT)).read_all().num_rows == 128  # as many as it says
+        unpack(more)  # 201, of 200
+    assert len(unpack(fewer).columns["age"]) == 128  # as many as it says
     for spoilt in (*flips, *cuts):
         with contextlib.suppress(InputError, TooLarge):
-            assert ipc.open_stream(as_arrow(spoilt, NAMES, LIMIT)).read_all().num_rows == 200
+            assert len(unpack(spoilt).columns["age"]) == 200
 
 
 def test_the_program_has_limits_and_none_of_the_servers_secrets(monkeypatch):
-    assert (parquet_tables.MARK, parquet_tables.REFUSED) == (unpacked.MARK, unpacked.REFUSED)
+    assert file_tables.REFUSED == one_file.REFUSED
     monkeypatch.setenv("DPSERVE_TOKEN", "dps_secret")
     seen = {}
-    real = parquet_tables.subprocess.run
-    monkeypatch.setattr(parquet_tables.subprocess, "run", lambda *a, **k: seen.update(k) or real(*a, **k))
-    as_arrow(body(), NAMES, LIMIT)
+    real = file_tables.subprocess.run
+    monkeypatch.setattr(file_tables.subprocess, "run", lambda *a, **k: seen.update(k) or real(*a, **k))
+    unpack(body())
     assert not any("DPSERVE" in name for name in seen["env"])
     assert 0 < seen["timeout"] <= 120
-    monkeypatch.setattr(parquet_tables, "seconds_left", lambda: 0.001)
+    monkeypatch.setattr(file_tables, "seconds_left", lambda: 0.001)
     with pytest.raises(TakesTooLong):
-        as_arrow(body(), NAMES, LIMIT)
+        unpack(body())
 
 
 @pytest.mark.slow
@@ -164,7 +175,7 @@ def test_the_door_takes_it_as_what_it_is_and_answers_as_for_json(tmp_path, monke
     site = Site(Home.open(ledgers.place(path)), models.DOORS)
     secret, rows = site.token("asks", "predict"), records(30)
 
-    def asked(raw: bytes, kind: bytes = parquet_tables.PARQUET, **headers: str):
+    def asked(raw: bytes, kind: bytes = file_tables.PARQUET, **headers: str):
         headers = {"content-type": kind.decode(), **headers}
         return site.bear(secret, "POST", "/predict?model=adult", content=raw, headers=headers)
 

@@ -259,3 +259,19 @@ def test_rows_that_lie_in_a_journal_beside_a_database_are_not_left_out(tmp_path)
         with pytest.raises(DataError, match="in a journal beside it; register it as sqlite:///FILE, with --table NAME"):
             pack(tmp_path / "a.db", SCHEMA_OF_PLAIN)
     assert pack(tmp_path / "a.db", SCHEMA_OF_PLAIN).labels.tolist() == [0]
+
+
+def test_parquet_whose_pages_were_damaged_is_refused(tmp_path):
+    path, sink = tmp_path / "a.parquet", io.BytesIO()
+    table = pa.table({"a": range(20), "y": ["no", "yes"] * 10})
+    pq.write_table(table, sink, compression="none", use_dictionary=False, write_page_checksum=True)
+    schema = {"features": {"a": {"type": "numeric", "range": [0, 20]}}, "records": 20}
+    schema |= {"target": {"name": "y", "classes": ["no", "yes"]}}
+    known = parse_schema(json.dumps(schema).encode())
+    raw, at = sink.getvalue(), sink.getvalue().index((7).to_bytes(8, "little"))
+    path.write_bytes(raw)
+    assert check_file(known, path).problems == []
+    path.write_bytes(raw[:at] + b"\x09" + raw[at + 1 :])  # 9 for 7
+    assert check_file(known, path).problems[0].found.startswith("what cannot be read as parquet")
+    with pytest.raises(DataError, match="cannot be read as parquet"):
+        pack(path, known)
