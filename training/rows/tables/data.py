@@ -8,7 +8,7 @@ the column and the place in the file, never a value.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -86,12 +86,10 @@ def read_batches(
     with reading(data):
         table = open_table(data, schema.form)
         types = table.types()
-        absent = {*wanted} - types.keys()
-        if absent and None in types.values():  # then the first line may be a row: nothing of it is repeated
-            raise DataError(
-                f"columns {sorted(absent)}: in the schema but not in the first line of {table.name}, which must be a "
-                f"header with the columns' names, parted by {schema.form.delimiter!r} as the schema's `format` says"
-            )
+        if None in types.values():  # then the first line may be a row: nothing of it is repeated
+            header = f"a header with the columns' names, parted by {schema.form.delimiter!r}"
+            lacks = f"in the schema but not in the first line of {table.name}, which must be {header}"
+            require_columns(wanted, types, f"{lacks} as the schema's `format` says")
         check_names([*types], schema, [unit] if unit else [])
         yield from written_batches(table, described, schema, wanted, texts, counts or {})
 
@@ -179,12 +177,17 @@ def most_rows(data: Path, form: Form = PLAIN) -> int:
         return open_table(data, form).most_rows()
 
 
+def require_columns(wanted: Iterable[str], there: Collection[str], lacks: str) -> None:
+    """Raise DataError with those of the `wanted` columns that are not there, and what the table `lacks` by that."""
+    if absent := sorted({*wanted}.difference(there)):
+        raise DataError(f"columns {absent}: {lacks}")
+
+
 def check_names(names: Sequence[str], schema: Schema, also: Sequence[str] = ()) -> None:
     """Check that every column of the schema is there, and no column is there that the schema does not speak of."""
     wanted = {feature.name for feature in schema.stored} | {*schema.target_names, *also}
-    absent, unknown = wanted - set(names), {name for name in names if name not in wanted and not schema.ignores(name)}
-    if absent:
-        raise DataError(f"columns {sorted(absent)}: in the schema but not in the data, which has {sorted(names)}")
+    require_columns(wanted, names, f"in the schema but not in the data, which has {sorted(names)}")
+    unknown = {name for name in names if name not in wanted and not schema.ignores(name)}
     if twice := schema.twice(names):
         raise DataError(
             f"columns {twice}: stand twice in the data; name each column once, in the file, or by `columns` and `skip` "
@@ -407,9 +410,7 @@ def _label_column(y: Any) -> pa.Array:
 def columns_of(schema: Schema, X: Any) -> RawColumns:
     """Read raw columns for the released ensemble's own encoder from a table. DataError where a column is absent."""
     table = table_of(X)
-    absent = [feature.name for feature in schema.features if feature.name not in table.column_names]
-    if absent:
-        raise DataError(f"columns {absent}: in the schema but not in X")
+    require_columns([feature.name for feature in schema.features], table.column_names, "in the schema but not in X")
     columns = _columns_as_written(schema, schema.features, table)
     return {feature.name: raw_values(feature, columns[feature.name].combine_chunks()) for feature in schema.features}
 
@@ -418,8 +419,7 @@ def _used_in_order(schema: Schema, table: pa.Table, used: Any) -> tuple[Any, Cod
     """Return which rows are used, and what each weighs, in that order; None where they have no weights."""
     if (weight := schema.weight) is None:
         return used, None
-    if weight.column not in table.column_names:
-        raise DataError(f"columns {[weight.column]}: says what a row weighs, and is not in X")
+    require_columns([weight.column], table.column_names, "says what a row weighs, and is not in X")
     column = _columns_as_written(schema, [weight.feature], table)[weight.column].combine_chunks()
     return order_by_weight(encode_weights(weight, column), used)
 
@@ -445,9 +445,7 @@ def raw_values(feature: Feature, column: pa.Array, start: int = 0) -> NDArray[An
 def rows_of(schema: Schema, X: Any, y: Any, relation: Relation) -> Rows:
     """Pack the rows of a table in memory: the notebook's way in."""
     table = table_of(X)
-    absent = [feature.name for feature in schema.features if feature.name not in table.column_names]
-    if absent:
-        raise DataError(f"columns {absent}: in the schema but not in X")
+    require_columns([feature.name for feature in schema.features], table.column_names, "in the schema but not in X")
     answers = _label_column(y)
     if len(answers) != len(table) or not len(answers):
         raise DataError(f"y: {len(answers)} labels for {len(table)} rows; as many labels as rows, and at least one")

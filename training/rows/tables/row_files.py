@@ -27,7 +27,7 @@ from models.features.written import PLAIN, Form
 from models.parts.answers import ClassLabel
 from training.rows.sources.cells import typed_column
 from training.rows.sources.folders import open_table
-from training.rows.tables.data import raw_values, reading, written_batches
+from training.rows.tables.data import raw_values, reading, require_columns, written_batches
 
 if TYPE_CHECKING:
     from training.rows.schema import schema
@@ -72,9 +72,7 @@ def file_batches(path: Path, features: Sequence[Feature], form: Declared = None)
     names = [feature.name for feature in features]
     with reading(path):
         table = open_table(path, form.form if form else PLAIN)
-        absent = sorted(set(names) - set(table.types()))
-        if absent:
-            raise DataError(f"columns {absent}: the model reads them, and {path.name} has them not")
+        require_columns(names, table.types(), f"the model reads them, and {path.name} has them not")
         yield from written_batches(table, features, form, names, {}, {})
 
 
