@@ -31,19 +31,19 @@ from training.session.session import Public
 
 SETS = ("adult", "bank", "creditcardsmall", "codrna", "eeg", "page_blocks", "cardiotocography")
 STRENGTHS = (250, 350, 500, 700, 1000)
-WIDER = 10
+WIDER = {"right": 1, "wide": 10, "thousandfold": 1000, "millionfold": 1_000_000}  # how many times as wide ranges are
 Line = dict[str, Any]
 
 
-def widen(schema: bytes) -> bytes:
-    """Return the schema with every range WIDER times as wide: upwards where it begins at 0 or above, else to both
+def widen(schema: bytes, times: int) -> bytes:
+    """Return the schema with every range so many times as wide: upwards where it begins at 0 or above, else to both
     sides, as wide guesses of amounts and of differences are.
     """
     read = yaml.safe_load(schema)
     for name, feature in read["features"].items():
         if "range" in feature:
             low, high = feature["range"]
-            room = (WIDER - 1) * (high - low)
+            room = (times - 1) * (high - low)
             ends = [low, high + room] if low >= 0 else [low - room / 2, high + room / 2]
             read["features"][name] = dict(feature, range=ends)
     written: bytes = yaml.safe_dump(read, sort_keys=False).encode()
@@ -70,9 +70,10 @@ def cells(asked: argparse.Namespace, data: datasets.Dataset) -> Iterator[tuple[L
     ]
     for seed in range(asked.first_seed, asked.first_seed + asked.seeds):
         for epsilon, strength in at:
-            for ranges, schema in (("right", data.schema_bytes), ("wide", widen(data.schema_bytes))):
+            for ranges in asked.ranges:
+                schema = widen(data.schema_bytes, WIDER[ranges])
                 names = asked.names or (choose(public_of(schema, records, epsilon)).learner,)
-                for name in names if ranges in asked.ranges else ():
+                for name in names:
                     for cuts in asked.cuts:
                         about = {"data": data.name, "ranges": ranges, "strength": strength, "epsilon": epsilon}
                         yield about | {"learner": name, "cuts": cuts, "seed": seed, "code": asked.code}, schema

@@ -40,7 +40,7 @@ from training.learners.boosting.lazybb_tree import LazyBBTree
 from training.learners.boosting.leaf_rules import one_rules
 from training.learners.boosting.reweighting import Scheduled
 from training.learners.parameters import learner_of, stored
-from training.rows.packed.cells import PARTS, Cells, grid_of
+from training.rows.packed.cells import Cells, grid_of
 from training.rows.partitions.rows import Rows
 from training.session.reach import reach
 from training.session.session import Public, Rehearsal, Session
@@ -81,7 +81,7 @@ BINS = (NumericFeature("a", tuple(GRID.edges[[40, 1500, 1600]].tolist())),)
 def queries():
     """Counts in the parts, in single cells and in one; and a round of boosting in other bins, after every vote."""
     for norm in ("l1", "l2"):
-        for of in (np.append(GRID.part, PARTS), np.arange(GRID.size), np.zeros(GRID.size, np.int64)):
+        for of in (np.append(GRID.part, GRID.part[-1] + 1), np.arange(GRID.size), np.zeros(GRID.size, np.int64)):
             yield CellCounts(0, of, norm, 64)
     rules = one_rules(BINS)
     for pick in range(0, rules.size, 3):
@@ -120,7 +120,7 @@ def test_no_row_moves_an_answer_further_than_it_says():
 @pytest.mark.parametrize(("relation", "one", "other"), [(ADD, (0.5,), (0.5, 3.0)), (REPLACE, (0.5, 0.5), (0.5, 3.0))])
 def test_the_claim_of_the_real_draw_stands_and_a_factor_of_two_is_seen(relation, one, other):
     """As a learner releases it, through a session's plan. False alarm: 1e-4."""
-    of = np.append(GRID.part // 16, 4)  # few: thousands are drawn of each
+    of = np.append(GRID.part // 16, 9)  # few: thousands are drawn of each
     place, left = (int(of[GRID.encode(np.array([value]))[0]]) for value in (3.0, 0.5))
     public = public_of(relation)
 
@@ -165,9 +165,9 @@ def test_the_plan_says_two_counts_of_each_number_and_what_they_cost(relation, pu
 # ---- what becomes of the counts --------------------------------------------------------------------------------------
 
 
-def exact(values, noise=0.0, seed=0):
+def exact(values, noise=0.0, seed=0, grid=GRID):
     """A count of these values, with noise."""
-    codes, random = GRID.encode(np.asarray(values, np.float64)), np.random.default_rng(seed)
+    codes, random = grid.encode(np.asarray(values, np.float64)), np.random.default_rng(seed)
 
     def counted(of):
         return np.bincount(of[codes], minlength=int(of.max()) + 1) + random.laplace(0, noise, int(of.max()) + 1) * (
@@ -195,6 +195,17 @@ def test_noise_spoils_little_even_where_rows_fill_a_hundredth_of_the_range():
     for seed in range(5):
         edges = np.array(by_rows(GRID, 32, exact(values, noise=40, seed=seed), 40 * 2**0.5))
         assert np.bincount(np.searchsorted(edges, values)).max() < 2500, "eight bins at least hold the rows"
+
+
+@pytest.mark.parametrize(("span", "middle", "spread"), [((1e3, 7e5), 4300, 40), ((-1e9, 1e9), -700, 300)], ids=str)
+def test_a_range_that_is_much_too_wide_hides_no_rows(span, middle, spread):
+    """Readings of 1e5 beside 4,300, or a range a million times too wide, which one cell or two held before."""
+    number = NumericFeature("a", (span[0], (span[0] + span[1]) / 2))
+    grid, values = grid_of(number, span), np.random.default_rng(5).normal(middle, spread, 12_000)
+    for seed in range(3):
+        edges = by_rows(grid, 32, exact(values, noise=100, seed=seed, grid=grid), 100 * 2**0.5)
+        most = np.bincount(np.searchsorted(edges, values)).max()
+        assert most < 2_000, "a dozen bins at least hold the rows"
 
 
 def test_where_nothing_is_told_the_range_is_cut_evenly():

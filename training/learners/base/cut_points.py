@@ -21,7 +21,7 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Relation
 from models.features.features import Feature, NumericFeature
 from training.learners.base.checks import check_whole, check_word
-from training.rows.packed.cells import PARTS, Grid, grid_of
+from training.rows.packed.cells import PARTS, UNIFORM, Grid, grid_of
 from training.rows.partitions.rows import Rows
 from training.session.reach import Norm, OnePlace, reach
 from training.session.session import Public, Query, Releaser
@@ -36,6 +36,12 @@ SHARE, FAINT_SHARE, FAINT = Fraction(1, 20), Fraction(1, 10), 500.0  # of the bu
 FINER = 8  # cells are counted for each bin that shall come of them
 MUCH_NOISE = 0.05  # of the records: from there on wider parts are counted first, which noise hides less
 MASS = 0.75  # of the cut points fall where rows are found, the others evenly
+EACH, BLOCKS = (
+    64,
+    16,
+)  # cells, at least, that a part is counted in where rows are seen; of more of them blocks are judged
+CLEAR = 10.0  # times what noise adds up to in the cells of a part, its rows are: so many cells it may have
+UNSEEN = 0.05  # of what is cut evenly elsewhere, where no rows are seen
 ABOVE = 3.0  # standard deviations of noise that a cell stands above its neighbours where rows share its value
 TIMES = 3.0  # and as many times what its neighbours hold
 NEIGHBOURS = 10  # on either side
@@ -216,29 +222,69 @@ def by_rows(
     where noise does not hide them, so that values which many rows share are seen there, and stand alone. `noise`: the
     standard deviation of a count, in rows.
     """
-    part = grid.part * parts // PARTS
-    sums = rising(counted(np.append(part, parts))[:-1])
+    part, width = grid.part // (PARTS // parts), (grid.span[1] - grid.span[0]) / UNIFORM
+    first = np.append(part, part[-1] + 1)
+    sums = rising(_without_faint(counted(first)[:-1], grid, part, noise))
     if not sums[-1]:
-        counted(np.append(part, parts))
+        counted(first)
         return evenly(grid, min(bins + 2 * MOST_ALONE, MOST_BINS))  # as many as a model may have
-    last = np.searchsorted(part, np.arange(parts), side="right")  # the cells up to a part's end
-    share = np.diff(mix_shares(sums, grid.even[last - 1]), prepend=0.0)
-    sizes, seen = np.diff(last, prepend=0), np.diff(sums, prepend=0.0) > ABOVE * noise
-    pieces = np.minimum(np.where(seen, sizes, np.maximum(np.ceil(FINER * bins * share).astype(np.int64), 1)), sizes)
-    inside = np.arange(part.size) - (last - sizes)[part]
-    of = (np.cumsum(pieces) - pieces)[part] + inside * pieces[part] // sizes[part]
+    sizes, even = np.bincount(part), np.diff(grid.even, prepend=0.0)
+    pieces = _pieces(sizes, sums, np.add.reduceat(even, np.cumsum(sizes) - sizes), bins, noise)
+    of = _places(sizes, pieces)
     cell_counts = counted(np.append(of, of[-1] + 1))[:-1]
-    ends = np.searchsorted(of, np.arange(of[-1] + 1), side="right")
+    ends = np.cumsum(np.bincount(of))
     rows, cells = np.empty(cell_counts.size), pairwise(np.append(0, np.cumsum(pieces)).tolist())
     for (low, high), (start, end) in zip(cells, pairwise([0.0, *sums.tolist()]), strict=True):
         rows[low:high] = end
         if end > start:
             rows[low:high] = start + (end - start) * within_part(cell_counts[low:high], end - start, noise)
-    alone = shared_values(np.where(np.diff(ends, prepend=0) == 1, cell_counts, 0.0), noise)
-    bins = min(bins, MOST_BINS - 2 * alone.size)
-    edges = halve_bins(ends, grid, bins, mix_shares(rows, grid.even[ends - 1]))
+    seen = _seen(rows, pieces, noise)
+    even *= np.where(seen, 1.0, max(UNSEEN, 1 - np.diff(rows, prepend=0.0)[seen].sum() / rows[-1]))[of]
+    narrow = np.diff(np.append(grid.edges, grid.span[1])[ends - 1], prepend=grid.span[0]) <= 1.001 * width
+    alone = shared_values(np.where(narrow, cell_counts, 0.0), noise)
+    bins, every = min(bins, MOST_BINS - 2 * alone.size), np.arange(1, of.size + 1)
+    rows = np.interp(every, np.append(0, ends), np.append(0.0, rows))  # within what was counted, evenly
+    edges = halve_bins(every, grid, bins, mix_shares(rows, np.cumsum(even) / even.sum()))
     beside = cuts_beside(alone, cell_counts, ends, np.searchsorted(grid.edges, edges))
     return tuple(sorted({*edges, *grid.edges[beside].tolist()}))
+
+
+def _without_faint(counts: Floats, grid: Grid, part: NDArray[Any], noise: float) -> Floats:
+    """Return noisy counts of parts, with none in such octaves, narrower than a uniform part, as show no rows: they are
+    many, and what noise alone adds in them is no reason to cut there.
+    """
+    last = np.append(grid.edges, grid.span[1])[np.flatnonzero(np.diff(part, append=part[-1] + 1))]
+    narrow = np.diff(last, prepend=grid.span[0]) < 0.6 * (grid.span[1] - grid.span[0]) / PARTS
+    return np.where(narrow & (counts <= ABOVE * noise), 0.0, counts)
+
+
+def _pieces(sizes: Integers, sums: Floats, even: Floats, bins: int, noise: float) -> Integers:
+    """Return in how many pieces each part is counted, of `sizes` cells: in EACH or more where rows are seen, as long as
+    noise adds up to little beside them, and else in the more the more rows it has. `sums`: noisy rows up to its end.
+    """
+    rows = np.diff(sums, prepend=0.0)
+    told = np.minimum(rows / (CLEAR * noise) if noise else np.inf, UNIFORM)
+    few = np.ceil(FINER * bins * np.diff(mix_shares(sums, np.cumsum(even)), prepend=0.0))
+    seen = np.maximum(told**2, EACH)
+    return np.minimum(np.where(rows > ABOVE * noise, seen, np.maximum(few, 1)), sizes).astype(np.int64)
+
+
+def _places(sizes: Integers, pieces: Integers) -> Integers:
+    """Return the piece of each cell, where parts of `sizes` cells are cut into so many `pieces` of as many cells."""
+    many, before = pieces.repeat(sizes), (np.cumsum(pieces) - pieces).repeat(sizes)
+    inside = np.arange(sizes.sum()) - (np.cumsum(sizes) - sizes).repeat(sizes)
+    return np.asarray(before + inside * many // sizes.repeat(sizes), np.int64)
+
+
+def _seen(rows: Floats, pieces: Integers, noise: float) -> NDArray[np.bool_]:
+    """Return of each piece whether rows are seen about it: in its part, or in its block of a part of many pieces.
+    `rows`: up to each one's end.
+    """
+    blocks = np.where(pieces > EACH, BLOCKS, 1)
+    block = _places(pieces, blocks)
+    sizes = np.bincount(block)
+    each = np.bincount(block, np.diff(rows, prepend=0.0))
+    return (each > ABOVE * noise * np.where(blocks.repeat(blocks) > 1, np.sqrt(sizes), 1.0))[block]
 
 
 def within_part(counts: Floats, rows: float, noise: float) -> Floats:
@@ -247,6 +293,13 @@ def within_part(counts: Floats, rows: float, noise: float) -> Floats:
     """
     if not counts.size:
         return counts
+    if counts.size > EACH:  # blocks first, which are told of more surely than their cells
+        block = np.arange(counts.size) * BLOCKS // counts.size
+        sums = np.asarray(np.bincount(block, counts), np.float64)
+        upto = np.append(0.0, within_part(sums, rows, noise * sqrt(counts.size / BLOCKS)))
+        shares = enumerate(np.diff(upto).tolist())
+        inner = [within_part(counts[block == at], rows * share, noise) * share for at, share in shares]
+        return np.asarray(np.concatenate(inner) + upto[block])
     level = rows / counts.size
     spread = float(((counts - level) ** 2).sum())
     weight = max(0.0, 1 - counts.size * noise**2 / spread) if spread else 0.0

@@ -32,8 +32,12 @@ def encode(
         place = (value - low) * scale
         part = int(min(place, last)) if place > 0 else 0
         code, end = starts[part], starts[part + 1]
-        while code < end and edges[code] < value:
-            code += 1
+        while code < end:
+            middle = (code + end) // 2
+            if edges[middle] < value:
+                code = middle + 1
+            else:
+                end = middle
         codes[i] = code
     return codes
 

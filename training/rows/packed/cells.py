@@ -1,8 +1,10 @@
 """Fine cells: a number with a declared range is packed twice, in the bins of its schema and in a public grid of many
 cells. Other bins are merged from the cells, so that where it is cut need not be decided when rows are registered.
 
-The grid follows from the schema alone: UNIFORM cells of one width over the range, OCTAVES that halve on and on towards
-0 or the end that is nearest to it, and the declared cut points. PARTS of the range hold as many uniform cells each.
+The grid follows from the schema alone: UNIFORM cells of one width over the range; on either side of 0, or of the end
+that is nearest to it, OCTAVES that halve on and on from a share FIRST of the range, of WITHIN cells each, by which
+values far below a wide range's end are told apart, as floating numbers are; and the declared cut points. PARTS of the
+range hold as many uniform cells each, and are parted further by narrower octaves.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ from models.features.features import (
 )
 from training.rows import kernels
 
-UNIFORM, PARTS, OCTAVES = 4096, 64, 24
-OCTAVES_FROM, OCTAVES_EVEN = 512, 0.05
+UNIFORM, PARTS = 4096, 64
+OCTAVES, WITHIN, FIRST, OCTAVES_EVEN = 20, 512, 0.125, 0.05
 MOST_NUMBERS = 1024  # of more of them no single one is worth counting, and none is packed twice
 Span = tuple[float, float]
 
@@ -48,18 +50,26 @@ def declared_ranges(features: Sequence[Feature], ends: Mapping[str, Span]) -> tu
 @dataclass(frozen=True, eq=False)
 class Grid:
     """The fine cells of a number: cell i holds values above edges[i - 1], up to edges[i]; a missing one is in the last
-    of `size`. Of each cell of values the `part` it lies in, and `even`, how much of all there is up to its end: nearly
-    all by the range's width, the rest by the octaves. `starts`: of each uniform cell, the edges before it; `declared`:
-    of each cell, its bin.
+    of `size`. Of each cell of values the `part` it lies in. `starts`: of each uniform cell, the edges before it;
+    `declared`: of each cell, its bin.
     """
 
     name: str
     edges: NDArray[np.float64]
-    part: NDArray[np.int64]
-    even: NDArray[np.float64]
+    part: NDArray[np.int16]
     starts: NDArray[np.int32]
     declared: Codes
     span: Span
+
+    @property
+    def even(self) -> NDArray[np.float64]:
+        """Return how much of all there is up to each cell's end: nearly all by the range's width, the rest by the
+        octaves.
+        """
+        (low, high), octaves = self.span, _distinct(_octaves(self.span))
+        within = np.append((self.edges - low) / (high - low), 1.0)
+        halved = np.append(np.searchsorted(octaves, self.edges, side="right") / octaves.size, 1.0)
+        return np.asarray((1 - OCTAVES_EVEN) * within + OCTAVES_EVEN * halved)
 
     @property
     def size(self) -> int:
@@ -74,34 +84,41 @@ class Grid:
         return codes
 
 
-@lru_cache(maxsize=MOST_NUMBERS)  # all of one dataset, each of them 123 KB
+@lru_cache(maxsize=MOST_NUMBERS)  # all of one dataset, each of them 180 to 300 KB
 def grid_of(feature: NumericFeature, span: Span) -> Grid:
     """Return the grid of a number whose declared range is `span`."""
     low, high = span
-    middle, width = min(max(low, 0.0), high), high - low
-    sides = [side for side, room in ((1.0, high - middle), (-1.0, middle - low)) if room > 0]
-    steps = width / OCTAVES_FROM / 2.0 ** np.arange(1, OCTAVES // len(sides) + 1)
-    octaves = _distinct(np.concatenate([[middle], *(middle + side * steps for side in sides)]))
-    even = low + width * (np.arange(UNIFORM) / UNIFORM)
-    edges = _distinct(np.concatenate([feature.edges, octaves, even]))
+    even = low + (high - low) * (np.arange(UNIFORM) / UNIFORM)
+    edges = _distinct(np.concatenate([feature.edges, _octaves(span, WITHIN), even]))
     edges = edges[(edges >= low) & (edges < high)]
-    place = _place(edges, span)
-    within = np.append((edges - low) / width, 1.0)
-    halved = np.append(np.searchsorted(octaves, edges, side="right") / octaves.size, 1.0)
+    place, octaves = _place(edges, span), _octaves(span)
+    narrow = octaves[np.abs(octaves - octaves[0]) <= (high - low) / PARTS]
+    bounds = np.concatenate([narrow, even[:: UNIFORM // PARTS]])
+    begins = np.zeros(edges.size + 1, np.int16)
+    begins[np.searchsorted(edges, bounds[(bounds >= low) & (bounds < high)]) + 1] = 1
     return Grid(
         feature.name,
         edges,
-        np.append(0, place) * PARTS // UNIFORM,
-        (1 - OCTAVES_EVEN) * within + OCTAVES_EVEN * halved,
+        begins.cumsum(dtype=np.int16),
         np.searchsorted(place, np.arange(UNIFORM + 1)).astype(np.int32),
         merging(feature.name, edges, feature),
         span,
     )
 
 
+def _octaves(span: Span, cells: int = 1) -> NDArray[np.float64]:
+    """Return the ends of octaves on either side, and of the middle between them, each octave in so many cells."""
+    low, high = span
+    middle, width = min(max(low, 0.0), high), high - low
+    sides = [side for side, room in ((1.0, high - middle), (-1.0, middle - low)) if room > 0]
+    steps = width * FIRST / 2.0 ** np.arange(1, OCTAVES + 1)
+    inside = np.append(np.outer(steps, 1 + np.arange(cells) / cells), width * FIRST)
+    return np.concatenate([[middle], *(middle + side * inside for side in sides)])
+
+
 def _distinct(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Sort values, each once, without `np.unique`, which would load numpy's masked arrays first while commands wait."""
-    ascending = np.sort(values)
+    ascending = np.sort(values, kind="stable")  # of runs that ascend it is merged
     first: NDArray[np.bool_] = np.append(True, ascending[1:] != ascending[:-1])
     return ascending[first]
 

@@ -109,7 +109,7 @@ def test_class_weights_are_refused():
         DPEBMClassifier(engine="best").check(public)
 
 
-WORDS = tuple(CategoricalFeature(name, ("a", "b")) for name in "uv")
+WORDS = tuple(CategoricalFeature(name, ("a", "b", "c")) for name in "uv")
 
 
 @pytest.mark.parametrize("factor", [0.9, 1.1])
