@@ -156,6 +156,11 @@ class Dataset:
         """Return the targets that a job may be asked to predict, where there are several to choose from; else empty."""
         return self.raw.get("targets", ())  # type: ignore[no-any-return]
 
+    @property
+    def weight(self) -> Json | None:
+        """Return the `column` by which its rows count, and the `most` that one does; None where all count alike."""
+        return self.raw.get("weight")
+
     @classmethod
     def of(cls, body: Json) -> Dataset:
         """Read the service's JSON."""

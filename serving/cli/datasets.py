@@ -188,6 +188,7 @@ def dataset_text(body: dict[str, Any], verbose: bool = False) -> str:
         *family,
         ("protects", protects),
         *(("targets", f"{', '.join(names)}; a job says --target") for names in [body.get("targets")] if names),
+        *(("weight", f"a row counts by {w['column']}, {w['most']} at most") for w in [body.get("weight")] if w),
         ("total", f"epsilon {body['epsilon']}, delta {short_delta(body['delta'])}"),
         *([] if budget["largest"] == body["epsilon"] else [("largest ever", f"epsilon {budget['largest']}")]),
         *(("budget", words) for words in windows_words(budget["left"]) or [left_words(budget["left"])]),

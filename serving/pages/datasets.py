@@ -189,6 +189,7 @@ def _dataset(home: Home, name: str, rights: Access, before: int) -> dict[str, An
         "column": registration.unit.column,
         "records": registration.records if registration.relation == "replace-one" else None,
         "targets": registration.targets,
+        "weight": registration.weight,
         "schema": registration.schema,
         "entry": dataset.seq,
         "version": dataset.version,

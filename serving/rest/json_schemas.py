@@ -133,6 +133,7 @@ _RECORDS = {
     ),
     "records": {**COUNT, "description": "under replace-one, where it is public"},
     "targets": {**array(TEXT), "description": "where there are several: a job names one of them"},
+    "weight": record({"column": TEXT, "most": DECIMAL}, says="of rows that count by a column, one of `most` at most"),
     "query": record(
         {"sha256": SHA256},
         {"reason": TEXT, "by": TEXT},

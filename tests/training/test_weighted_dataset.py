@@ -4,6 +4,7 @@ say so, and what was priced without the weights is refused by who verifies.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pyarrow.parquet
 import pytest
 import yaml
 from following import Known, follow
+from pages_in_process import pages_at, words
 
 from accountant.audit.audit import audit_home
 from accountant.certificates.answer import ANSWER
@@ -22,12 +24,14 @@ from accountant.certificates.profile import PROFILE
 from accountant.certificates.worth import WORTH
 from accountant.errors import DataError, SchemaError
 from accountant.home import Home
+from dpserve.types import Dataset
 from dpserve_verify.certificates.certificate import recompute
 from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid
 from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.weights import PARTS
 from models.profile.stated import check as check_profile
 from models.worth.stated import check
+from serving.cli.app import run
 from training.datasets.datasets import register
 from training.jobs import job
 from training.measuring.answers import answers
@@ -226,3 +230,13 @@ def test_the_remedy_of_a_weight_above_the_most_is_a_step_that_is_read(tmp_path):
     followed = follow(data, body, Known({}))
     assert followed.end == "admitted"
     assert followed.body["weight"] == {"column": "w", "most": 8.0, "above": "clip"}
+
+
+def test_a_dataset_is_shown_with_what_its_rows_count_by(home, monkeypatch, capsys):
+    monkeypatch.setenv("DPSERVE_HOME", str(home.path))
+    assert run(["dataset", "show", "d"]) == 0
+    assert "a row counts by w, 8 at most" in capsys.readouterr().out
+    assert run(["dataset", "show", "d", "--json"]) == 0
+    assert Dataset.of(json.loads(capsys.readouterr().out)).weight == {"column": "w", "most": "8"}
+    with pages_at(home.path) as pages:
+        assert "Weight a row counts by w, 8 at most" in words(pages.page("/ui/datasets/d"))

@@ -70,6 +70,7 @@ def dataset_to_json(
         **budget["total"],
         **public_count,
         **({"targets": list(registration.targets)} if registration.targets else {}),
+        **({} if registration.weight is None else {"weight": registration.weight.to_json()}),
         "schema": registration.schema,
         **({} if registration.query is None else {"query": registration.query.to_json()}),
         **({"refined": [profile.to_json() for profile in registration.refined]} if registration.refined else {}),
