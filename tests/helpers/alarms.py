@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_rule import RULES
 
 ROOT = Path(__file__).resolve().parents[2]
-RECENT, EVERY, LAST = 4, 240, 2 * 3600  # steps of so many seconds, in the time that is played
+RECENT, EVERY, LAST = 4, 240, 4 * 3600  # steps of so many seconds, in the time that is played
 Sample: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 
 
