@@ -123,7 +123,7 @@ def small_wheel(tmp_path_factory):
 
 @pytest.mark.parametrize("room", EXTENSIONS)
 def test_an_extension_is_a_distribution_of_its_own(room):
-    """Of the same version; `pip install 'dpserve[name]'` brings it, and it brings dpserve."""
+    """Of the same version; the extra of its name asks for it, and it for dpserve."""
     extension = EXTENSIONS[room]["project"]
     kind = extension["name"].removeprefix("dpserve-")
     assert extension["version"] == PROJECT["version"]

@@ -95,7 +95,7 @@ def brought(group: str, name: str) -> Any:
 def absence(name: str) -> InputError:
     """Return what to do where an extension is needed that is not installed."""
     return InputError(
-        f"dpserve-{name}: not installed here; it does {EXTENSIONS[name].says}; pip install 'dpserve[{name}]'"
+        f"dpserve-{name}: not installed here; it does {EXTENSIONS[name].says}; pip install ./dpserve_{name}-*.whl"
     )
 
 

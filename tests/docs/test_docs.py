@@ -233,6 +233,19 @@ def test_every_block_says_what_it_is_and_what_is_not_run_is_known():
     assert all((ROOT / path).exists() for says in SHOWN_ALONE.values() for path in re.findall(r"tests/[\w/.]+\w", says))
 
 
+def test_nothing_tells_to_install_a_name_of_ours_from_an_index():
+    """No public index holds them: who takes such a name there would run on every machine of who believes a page."""
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    texts = [ROOT / name for name in files if name.endswith((".md", ".py", ".html", ".toml", ".js", ".yaml", ".yml"))]
+    told = re.compile(r"pip3? install +(?:-[-\w]+ +)*['\"]?dpserve[\w-]*(?![\w*.-]*\.whl)")
+    assert told.search("pip install 'dpserve[x]'")
+    assert told.search("pip install -U dpserve-verify")
+    assert not told.search('pip install "dpserve-VERSION-py3-none-any.whl[client]"')
+    assert not told.search("pip install ./dpserve_verify-*.whl")
+    found = [str(path.relative_to(ROOT)) for path in texts if told.search(path.read_text("utf-8"))]
+    assert found == ["tests/docs/test_docs.py"]
+
+
 def test_the_page_from_afar_names_what_a_server_can_be_asked():
     def asks(node: Leaf) -> bool:
         return node.needs == Needs.EITHER
