@@ -1,29 +1,32 @@
 """A verified certificate in plain words: one page on what is promised and what is not, with the numbers.
 
-It is made from a `Certificate`, which only verification makes, and from nothing else. Bounds are rounded up.
-Guesses: against (epsilon, delta)-DP a guess between two equally likely worlds is right with chance at most
-(e^epsilon + delta) / (e^epsilon + 1), for every way of guessing (Kairouz, Oh and Viswanath 2015). Beliefs: but for a
-chance of delta the model is drawn as if all odds changed by at most e^epsilon (Dwork, Rothblum and Vadhan 2010).
+It is made from a `Certificate`, which only verification makes, and from nothing else. Bounds are rounded up. The first
+page is for anybody; what follows it says all, for who has to check.
 """
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context, Decimal
-from html import escape
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
 
 from dpserve_verify.certificates.certificate import Certificate
+from dpserve_verify.certificates.chances import belief, best_guess, factor
 from dpserve_verify.certificates.predicate import DatasetForm, EventForm, FamilyForm
-from dpserve_verify.certificates.sentences import GROWTH
+from dpserve_verify.certificates.sentences import GROWTH, Growth
+from dpserve_verify.certificates.written_page import Page, Section
 from dpserve_verify.formats.canonical import decimal_string, encode_base64
 from dpserve_verify.privacy.budget import Budget, short_delta, used_words
 from dpserve_verify.privacy.events import event_from_json
 from dpserve_verify.privacy.filter import Filter, price_from_json
 
-EXACT = Context(prec=60)
-WIDTH = 80
+NOISE = {
+    "discrete-gaussian": "Gaussian noise",
+    "discrete-laplace": "Laplace noise",
+    "exponential": "a choice by chance",
+    "permute-and-flip": "a choice by chance",
+    "objective-perturbation": "noise in what is minimised",
+    "private-selection": "the best of a random number of runs",
+}
 PRIORS = (Decimal("0.1"), Decimal("0.01"))
 NOT_PROMISED = (
     "That the model is right. No accuracy is stated: measured on private rows, it would cost budget.",
@@ -32,25 +35,10 @@ NOT_PROMISED = (
 )
 
 
-@dataclass(frozen=True)
-class Section:
-    """A heading, paragraphs and, after them, a list."""
-
-    title: str
-    paragraphs: tuple[str, ...] = ()
-    items: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Page:
-    """A title and what stands under it; `to_text`, `to_markdown` and `to_html` write it."""
-
-    title: str
-    sections: tuple[Section, ...]
-
-
-def plain(certificate: Certificate, since: Sequence[str] = ()) -> Page:
-    """Put a verified certificate on a page. `since`: what the ledger says came after it (`growth_since`)."""
+def plain(certificate: Certificate, since: Sequence[str] = (), verifier: str = "") -> Page:
+    """Put a verified certificate on a page. `since`: what the ledger says came after it (`growth_since`); `verifier`:
+    the file of the program that checks it, and its digest, where that is known.
+    """
     sections = (
         _who(certificate),
         *([Section("What came since it was issued", tuple(since))] if since else []),
@@ -62,18 +50,89 @@ def plain(certificate: Certificate, since: Sequence[str] = ()) -> Page:
         _checks_section(certificate),
         _levels(certificate),
     )
-    return Page(f"Privacy certificate of the model {certificate.model}", sections)
+    first = _first_page(certificate, bool(since), verifier)
+    return Page(f"Privacy certificate of the model {certificate.model}", sections, first)
 
 
-def factor(epsilon: Decimal) -> Decimal:
-    """Return e^epsilon, rounded up to 5 significant digits."""
-    return EXACT.exp(epsilon).normalize(Context(prec=5, rounding=ROUND_CEILING))
+def _first_page(certificate: Certificate, has_more: bool, verifier: str) -> tuple[Section, ...]:
+    """Return what everybody should know, in 300 words at most."""
+    return (
+        Section("Whose data", (_whose(certificate),)),
+        Section("The promise", _promise_in_short(certificate)),
+        Section("Not promised", items=NOT_PROMISED_IN_SHORT),
+        Section("Who checks it", _checkers(certificate, has_more, verifier)),
+    )
 
 
-def best_guess(epsilon: Decimal, delta: Decimal) -> Decimal:
-    """Return how often, in 100, a guess between two equally likely worlds can be right; rounded up to 2 decimals."""
-    odds = EXACT.exp(epsilon)
-    return _percent(EXACT.divide(EXACT.add(odds, delta), EXACT.add(odds, Decimal(1))))
+def _whose(certificate: Certificate) -> str:
+    form = certificate.form
+    learns = "" if form.public.target is None else f" what {form.public.target} is"
+    unit, shared = form.claim.unit.name, form.claim.trust_model.startswith("two-aggregators:")
+    match certificate.relation, shared:
+        case _, True:
+            kept = (
+                "What each contributed is protected if one of the two aggregators is honest; who took part is public."
+            )
+        case "add-remove", _:
+            kept = "Even whether it is among the data is protected."
+        case _:
+            kept = "What it says is protected; how many there are is public."
+    return (
+        f"The model {certificate.model} learnt{learns} from the data called {form.dataset.name}. Protected is any one "
+        f"{unit}. {kept} The ledger {form.ledger.origin} keeps count of all that these data give away."
+    )
+
+
+def _promise_in_short(certificate: Certificate) -> tuple[str, ...]:
+    form, (epsilon, delta) = certificate.form, certificate.headline
+    unit, guess = form.claim.unit.name, best_guess(epsilon, delta)
+    about = f"whether one {unit} was there" if certificate.relation == "add-remove" else f"what one {unit} says"
+    families = form.dataset.families or []
+    used = _used(families[0] if families else form.dataset) if len(families) < 2 else None
+    budget = f" When this was written, {used}." if used else ""
+    others = " It was made from earlier releases; the figures are of all together." if certificate.parts else ""
+    edited = " People edited it afterwards, without the data." if certificate.ancestors else ""
+    word = f" All of this is {certificate.word}." if certificate.word else ""
+    return (
+        f"Who has the model, and knows everything else, still guesses {about}. At most {guess:f} of 100 such "
+        f"guesses are right; by tossing a coin 50 are.{others}",
+        f"In everyday words: it tells about one {unit} no more than a single answer, yes or no, that is a lie "
+        f"{100 - guess:f} times in 100.{word}",
+        f"It holds permanently, whatever computers or other sources somebody has. Experts say: "
+        f"({epsilon:f}, {short_delta(delta)})-differential privacy.{budget}{edited}",
+        GROWTH_IN_SHORT[certificate.growth],
+    )
+
+
+def _checkers(certificate: Certificate, has_more: bool, verifier: str) -> tuple[str, ...]:
+    seen = (
+        f"Others saw the same ledger: {', '.join(each.words for each in certificate.witnesses)}."
+        if certificate.witnesses
+        else "That everybody is shown the same ledger is its operator's word: no witness was asked."
+    )
+    return (
+        "A program wrote this page after it had checked the signature, the ledger and every sum. Anybody can repeat "
+        f"that, and has to ask nobody: dpserve-verify FOLDER --trust trust.json{f' ({verifier})' if verifier else ''}.",
+        f"{seen}{' What came since it was issued stands first on the next page.' if has_more else ''}",
+    )
+
+
+GROWTH_IN_SHORT: Mapping[Growth, str] = {
+    "fixed": "The data cannot grow.",
+    "records": "If the data grow, it holds for each row by itself; what several rows of one person give away adds up.",
+    "person-total": "Over all parts by which the data grow, one total holds for one person.",
+    "person-total-by-default": (
+        "If the data grow, one total holds for one person over all of them, unless a reasoned entry of the ledger "
+        "says otherwise."
+    ),
+    "each-block": "It holds for each part by which the data grow; for one who stands in several, they add up.",
+}
+NOT_PROMISED_IN_SHORT = (
+    "That the model is right. No accuracy is stated here.",
+    "That habits of groups stay secret: what is true of many may show.",
+    "Anything that others publish about the same people, or steal.",
+    "That questions put to the model are hidden from whoever runs it.",
+)
 
 
 def meaning(total: Budget, relation: str = "add-remove", unit: str | None = None, person: Budget | None = None) -> str:
@@ -115,18 +174,6 @@ OF_RECORDS = (
     "If the dataset grows, each row keeps the total of its own block, and several rows of one person are not told to "
     "be one person's."
 )
-
-
-def belief(epsilon: Decimal, prior: Decimal) -> Decimal:
-    """Return the chance, in 100, that somebody may come to give to a fact of chance `prior`; rounded up to 2
-    decimals.
-    """
-    up = EXACT.multiply(prior, EXACT.exp(epsilon))
-    return _percent(EXACT.divide(up, EXACT.add(up, 1 - prior)))
-
-
-def _percent(chance: Decimal) -> Decimal:
-    return min(Decimal(100), (100 * chance).quantize(Decimal("0.01"), rounding=ROUND_CEILING))
 
 
 def _who(certificate: Certificate) -> Section:
@@ -330,8 +377,7 @@ def _levels(certificate: Certificate) -> Section:
     """Return the levels of NIST SP 800-226's pyramid: each is worth what those below it are worth."""
     form, (epsilon, delta) = certificate.form, certificate.headline
     sources = "; ".join(
-        f"{run.count} x {run.purpose} ({run.mechanism}, {event_text(run.event)}, {run.norm} sensitivity "
-        f"{run.sensitivity}, {run.library})"
+        f"{run.count} x {run.purpose} ({NOISE.get(run.mechanism, run.mechanism)}, {event_text(run.event)})"
         for run in form.mechanisms[:8]
     )
     rest = "" if len(form.mechanisms) <= 8 else f"; and {len(form.mechanisms) - 8} more lines of the certificate"
@@ -357,60 +403,3 @@ def event_text(event: EventForm) -> str:
 
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
-
-
-def to_text(page: Page) -> str:
-    """Return the page for a terminal of 80 columns. Control characters in names do not get through."""
-    parts = [page.title, "=" * min(WIDTH, len(page.title))]
-    for section in page.sections:
-        parts += ["", section.title, "-" * len(section.title)]
-        parts += [line for text in section.paragraphs for line in (*_wrap(text, "", ""), "")]
-        parts += [line for text in section.items for line in _wrap(text, "- ", "  ")]
-        if not section.items:
-            parts.pop()
-    return "\n".join(_printable(part) for part in parts) + "\n"
-
-
-def _wrap(text: str, first: str, other: str) -> list[str]:
-    return textwrap.wrap(
-        text, WIDTH, initial_indent=first, subsequent_indent=other, break_long_words=False, break_on_hyphens=False
-    )
-
-
-def _printable(text: str) -> str:
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
-
-
-def to_markdown(page: Page) -> str:
-    """Return the page in Markdown. Names and values stay text, in Markdown and in HTML made from it."""
-    parts = [f"# {_escape_markdown(page.title)}"]
-    for section in page.sections:
-        parts += [f"## {_escape_markdown(section.title)}", *map(_escape_markdown, section.paragraphs)]
-        parts += ["\n".join(f"- {_escape_markdown(item)}" for item in section.items)] if section.items else []
-    return "\n\n".join(parts) + "\n"
-
-
-def _escape_markdown(text: str) -> str:
-    safe = escape(_printable(" ".join(text.split())), quote=False)
-    for character in "\\`*_[]#|":
-        safe = safe.replace(character, "\\" + character)
-    return safe
-
-
-STYLE = "body{font:16px/1.5 sans-serif;max-width:44em;margin:2em auto;padding:0 1em}li{overflow-wrap:anywhere}"
-
-
-def to_html(page: Page) -> str:
-    """Return the page in HTML, which loads nothing."""
-    parts = []
-    for section in page.sections:
-        items = "".join(f"<li>{_html(item)}</li>" for item in section.items)
-        paragraphs = "".join(f"<p>{_html(text)}</p>" for text in section.paragraphs)
-        parts.append(f"<h2>{_html(section.title)}</h2>{paragraphs}{f'<ul>{items}</ul>' if items else ''}")
-    title = _html(page.title)
-    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
-    return f"{head}<h1>{title}</h1>{''.join(parts)}</html>\n"
-
-
-def _html(text: str) -> str:
-    return escape(_printable(text))

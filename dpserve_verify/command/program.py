@@ -18,9 +18,11 @@ from dpserve_verify.audit.folders import audit_folder
 from dpserve_verify.audit.tree_of_entries import Report
 from dpserve_verify.certificates.bundle import FILES, read_bundle, verify_bundle
 from dpserve_verify.certificates.certificate import verify
-from dpserve_verify.certificates.plain_words import plain, to_text
+from dpserve_verify.certificates.own_file import own_file
+from dpserve_verify.certificates.plain_words import plain
 from dpserve_verify.certificates.policy import Policy, read_policy
 from dpserve_verify.certificates.stated import verify_stated
+from dpserve_verify.certificates.written_page import to_text
 from dpserve_verify.errors import DpserveError, InputError, ModelInvalid, VerificationError
 from dpserve_verify.formats.canonical import decimal_string, encode_base64
 from dpserve_verify.keys.trust import PublicKeys
@@ -127,7 +129,7 @@ def _verify_model(asked: argparse.Namespace) -> Answer:
     look = Look(_config_folder() / "checkpoints", asked.witnesses, asked.consistency)
     history, line = look.at(path, keys)
     if asked.certificate:
-        page = plain(certificate, ())
+        page = plain(certificate, (), own_file())
         return {"ok": True, **certificate.to_json(), "problems": [], "page": to_text(page)}, to_text(page).rstrip("\n")
     body = {"ok": True, **certificate.to_json(), "problems": [], "unverified": others}
     body |= {"history": history, "graph": GRAPH}

@@ -21,8 +21,10 @@ from accountant.home import TRUST, place
 from accountant.system.lazy_import import later
 from dpserve_verify.certificates import certificate as certificates
 from dpserve_verify.certificates.certificate import Certificate
-from dpserve_verify.certificates.plain_words import plain, to_html, to_markdown, to_text
+from dpserve_verify.certificates.own_file import own_file
+from dpserve_verify.certificates.plain_words import plain
 from dpserve_verify.certificates.policy import Policy, read_policy
+from dpserve_verify.certificates.written_page import to_html, to_markdown, to_text
 from dpserve_verify.errors import InputError, ModelInvalid, VerificationError
 from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.keys import dsse
@@ -278,9 +280,12 @@ def show_page(certificate: Certificate, out: Path | None, json: bool, since: Seq
     """
     if out is not None and out.suffix not in WRITERS:
         raise InputError(f"out={out.name}: must end in one of {', '.join(WRITERS)}")
-    page = plain(certificate, since)
-    sections = [{"title": part.title, "paragraphs": part.paragraphs, "items": part.items} for part in page.sections]
-    body = {"ok": True, **certificate.to_json(), "problems": [], "page": sections}
+    page = plain(certificate, since, own_file())
+    first, sections = (
+        [{"title": part.title, "paragraphs": part.paragraphs, "items": part.items} for part in parts]
+        for parts in (page.first, page.sections)
+    )
+    body = {"ok": True, **certificate.to_json(), "problems": [], "first_page": first, "page": sections}
     _write_or_print(out, to_text(page) if out is None else WRITERS[out.suffix](page), body, json)
 
 

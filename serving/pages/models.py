@@ -18,7 +18,9 @@ from accountant.home.notes import note_of, notes
 from accountant.ledger.archive import archived
 from accountant.store.store import read_bodies
 from dpserve_verify.certificates.bundle import FILES
-from dpserve_verify.certificates.plain_words import best_guess, factor, plain
+from dpserve_verify.certificates.chances import best_guess, factor
+from dpserve_verify.certificates.own_file import own_file
+from dpserve_verify.certificates.plain_words import plain
 from dpserve_verify.errors import CertificateRevoked, DpserveError, InputError, VerificationError
 from models.edit.curves import editable
 from models.features.features import CategoricalFeature, Feature, NumericFeature
@@ -285,7 +287,7 @@ def _context(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
     served = registry.get(reference)
     verified = served.verified
     certificate, ensemble = verified.certificate, verified.ensemble
-    form = certificate.form
+    form, page = certificate.form, plain(certificate, growth_since(home.ledger, certificate), own_file())
     has_many = len(ensemble.features) > MANY
     sizes = dict(ensemble.importances()) if has_many else {}  # a few features stand in their own order
     return {
@@ -297,11 +299,8 @@ def _context(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
         "factor": factor(certificate.headline[0]),
         "guess": best_guess(*certificate.headline),
         "answers": sum(run.count for run in form.mechanisms),
-        "sections": [  # what was edited stands elsewhere
-            section
-            for section in plain(certificate, growth_since(home.ledger, certificate)).sections
-            if section.title != "What was edited"
-        ],
+        "first_page": page.first,
+        "sections": [section for section in page.sections if section.title != "What was edited"],  # it stands elsewhere
         "adds_up": ensemble.adds_up,
         "before": before(ensemble.bends),
         "curves": editable(ensemble),

@@ -24,7 +24,8 @@ from dpserve.types import Dataset, Job, Plan
 from dpserve_verify.audit.replay import Replay
 from dpserve_verify.certificates.bundle import FILES
 from dpserve_verify.certificates.certificate import digest
-from dpserve_verify.certificates.plain_words import plain, to_text
+from dpserve_verify.certificates.plain_words import plain
+from dpserve_verify.certificates.written_page import to_text
 from dpserve_verify.errors import InputError, LedgerInvalid, ModelInvalid
 from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse

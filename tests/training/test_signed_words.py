@@ -20,9 +20,10 @@ from accountant.home import Home
 from accountant.ledger.families.records import Unit, Why
 from accountant.ledger.person_totals import change_person_total
 from dpserve_verify.certificates import sentences
-from dpserve_verify.certificates.plain_words import meaning, plain, to_text
+from dpserve_verify.certificates.plain_words import meaning, plain
 from dpserve_verify.certificates.predicate import read_statement
 from dpserve_verify.certificates.releases import kind_of
+from dpserve_verify.certificates.written_page import to_text
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.store.loading import card_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from decimal import Decimal
 from html.parser import HTMLParser
 
@@ -16,18 +17,10 @@ from offices import Office, dataset
 
 from accountant.ledger.families.records import Unit
 from dpserve_verify.certificates.certificate import Certificate, verify
-from dpserve_verify.certificates.plain_words import (
-    WIDTH,
-    Page,
-    Section,
-    belief,
-    best_guess,
-    factor,
-    plain,
-    to_html,
-    to_markdown,
-    to_text,
-)
+from dpserve_verify.certificates.chances import belief, best_guess, factor
+from dpserve_verify.certificates.plain_words import GROWTH_IN_SHORT, plain
+from dpserve_verify.certificates.written_page import IN_FULL, WIDTH, Page, Section, to_html, to_markdown, to_text
+from dpserve_verify.log.cosignature import Cosignature
 from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.events import PureDp
 from dpserve_verify.privacy.filter import Filter, price_from_json
@@ -153,6 +146,54 @@ def test_no_hype():
     )
 
 
+# ---- the first page
+
+
+def first_words(page: Page) -> list[str]:
+    return to_text(page).partition(f"\n{IN_FULL}\n")[0].replace("=", "").replace("-\n", "\n").split()
+
+
+SEEN = tuple(Cosignature(name, 1_700_000_000) for name in ("university", "auditor", "regulator"))
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {},
+        {"about": dataset(Relation.REPLACE_ONE, Unit("person", "customer", 3))},
+        {"about": dataset(Relation.ADD_REMOVE, Unit("person", "customer", 3))},
+        {"about": dataset(families=2, budget=Budget.of("3", "0.000001", "0.0000009"))},
+        HALF,
+    ],
+)
+def test_the_first_page_says_all_in_three_hundred_words(about):
+    found = certificate(**about)
+    own = GROWTH_IN_SHORT[found.growth]
+    longest = max(len(text.split()) for text in GROWTH_IN_SHORT.values()) + 30  # of other parts, edits, another's word
+    for each in (found, replace(found, witnesses=SEEN)):
+        page = plain(
+            each, ("The dataset has grown since.",), f"dpserve_verify-0.3.0-py3-none-any.whl, sha256 {64 * 'a'}"
+        )
+        words = first_words(page)
+        assert len(words) - len(own.split()) + longest <= 300
+        text = " ".join(words)
+        assert f"({each.epsilon}, " in text
+        guess = best_guess(*each.headline)
+        assert f"At most {guess} of 100 such guesses are right" in text
+        assert f"a lie {100 - guess} times in 100" in text
+        assert "What came since it was issued stands first on the next page." in text
+        assert f"sha256 {64 * 'a'}" in text
+        assert ("seen" if each.witnesses else "no witness was asked") in text.replace("Others saw", "seen")
+        assert not re.search(r"epsilon|sensitivity|Rényi|noise|neighbour|adjacen", text)
+
+
+def test_the_comparison_is_the_promise_itself():
+    """An answer that is a lie so many times in 100 is as good to guess by as the worst that the promise admits."""
+    for epsilon, delta in ((Decimal("0.2"), Decimal("1e-9")), (Decimal(1), Decimal("0.01")), (Decimal(5), Decimal(0))):
+        worst = (math.exp(epsilon) + float(delta)) / (math.exp(epsilon) + 1)
+        assert 0 <= float(best_guess(epsilon, delta)) / 100 - worst <= 0.000101
+
+
 # ---- the forms
 
 
@@ -190,7 +231,7 @@ def test_html_is_one_page_that_loads_nothing():
     page = to_html(plain(certificate()))
     Reader().feed(page)
     assert {tag for tag, _ in seen} == {"html", "meta", "title", "style", "h1", "h2", "p", "ul", "li"}
-    assert {name for _, attrs in seen for name, _ in attrs} == {"lang", "charset"}
+    assert {name for _, attrs in seen for name, _ in attrs} == {"lang", "charset", "class"}
     assert "url(" not in page
 
 

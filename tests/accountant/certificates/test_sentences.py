@@ -25,9 +25,10 @@ from accountant.ledger.families.windows import Block
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelection
 from dpserve_verify.certificates import sentences
 from dpserve_verify.certificates.certificate import ANY, verify
-from dpserve_verify.certificates.plain_words import plain, to_text
+from dpserve_verify.certificates.plain_words import plain
 from dpserve_verify.certificates.policy import Policy
 from dpserve_verify.certificates.releases import PURPOSES, ReleaseKind, kind_of
+from dpserve_verify.certificates.written_page import to_text
 from dpserve_verify.errors import CertificateInvalid, InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.privacy.budget import Budget, Relation

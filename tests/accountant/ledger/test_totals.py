@@ -284,7 +284,8 @@ def told_of(home: Home) -> dict:
 
 
 def test_a_certificate_names_the_largest_total_and_caps_nothing(adult):
-    from dpserve_verify.certificates.plain_words import plain, to_text
+    from dpserve_verify.certificates.plain_words import plain
+    from dpserve_verify.certificates.written_page import to_text
 
     lowered_meanwhile(adult)
     said = told_of(adult)

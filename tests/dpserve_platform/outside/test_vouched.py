@@ -26,8 +26,9 @@ from dpserve_platform.outside import admitted, vouched
 from dpserve_platform.outside.vouched import VouchedLearner
 from dpserve_platform.replay import subjects
 from dpserve_verify.certificates import sentences
-from dpserve_verify.certificates.plain_words import plain, to_text
+from dpserve_verify.certificates.plain_words import plain
 from dpserve_verify.certificates.releases import OUTSIDE_COUNTS, VOUCHED
+from dpserve_verify.certificates.written_page import to_text
 from dpserve_verify.errors import CertificateInvalid, InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.events import Gaussian, PureDp

@@ -34,7 +34,8 @@ from accountant.errors import BudgetRefused, IdempotencyConflict, NotInvited, Wr
 from accountant.home import Home
 from accountant.ledger.families.records import request_from_entry
 from dpserve_verify.audit.replay import Replay
-from dpserve_verify.certificates.plain_words import plain, to_text
+from dpserve_verify.certificates.plain_words import plain
+from dpserve_verify.certificates.written_page import to_text
 from dpserve_verify.errors import CertificateInvalid, InputError, KeyInvalid, LedgerInvalid, LedgerUnavailable
 from dpserve_verify.formats.canonical import decode
 from local.aggregator import program

@@ -15,7 +15,8 @@ from accountant.errors import JobFailed, WrongState
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
 from dpserve_verify.audit.replay import Replay
-from dpserve_verify.certificates.plain_words import plain, to_text
+from dpserve_verify.certificates.plain_words import plain
+from dpserve_verify.certificates.written_page import to_text
 from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid
 from dpserve_verify.formats.canonical import decode
 from local.campaign import campaigns

@@ -23,7 +23,8 @@ from accountant.errors import BudgetRefused, DataError, IdempotencyConflict, Pla
 from accountant.home import Home
 from accountant.noise import shares
 from accountant.privacy import gdp
-from dpserve_verify.certificates.plain_words import plain, to_text
+from dpserve_verify.certificates.plain_words import plain
+from dpserve_verify.certificates.written_page import to_text
 from dpserve_verify.entries.campaigns import Campaigns
 from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid, LedgerUnavailable
 from dpserve_verify.privacy.budget import Budget, Relation

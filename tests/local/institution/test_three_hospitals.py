@@ -23,7 +23,8 @@ from small_home import DATA, ROOT, dpserve, environment, until
 from accountant.audit.audit import audit_home
 from accountant.certificates.deployments import to_yaml
 from accountant.home import Home
-from dpserve_verify.certificates.plain_words import plain, to_text
+from dpserve_verify.certificates.plain_words import plain
+from dpserve_verify.certificates.written_page import to_text
 from dpserve_verify.errors import InputError
 from local.campaign import campaigns
 from local.campaign.defining import read_aggregator

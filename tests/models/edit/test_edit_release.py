@@ -24,8 +24,9 @@ from dpserve_verify.audit.audit import audit
 from dpserve_verify.certificates import certificate
 from dpserve_verify.certificates.bundle import read_bundle
 from dpserve_verify.certificates.certificate import verify
-from dpserve_verify.certificates.plain_words import plain, to_text
+from dpserve_verify.certificates.plain_words import plain
 from dpserve_verify.certificates.policy import Policy
+from dpserve_verify.certificates.written_page import to_text
 from dpserve_verify.errors import CertificateInvalid, InputError, LedgerUnavailable, ModelInvalid, VerificationError
 from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse
