@@ -66,7 +66,7 @@ def test_a_job_is_priced_then_sent_then_followed_to_its_model(page, server):
     page.get_by_label("ε, the price").fill("0.3")
     expect(price(page)).to_contain_text("fits")
     expect(price(page)).to_contain_text("of the budget used. Room for one more job: up to ε")
-    expect(price(page)).to_contain_text("enough rows for this epsilon, many categories of")  # no learner was named
+    expect(price(page)).to_contain_text("few rows for this epsilon, 14 features")  # no learner was named
     assert len(jobs(server)) == before  # a price spends nothing
     no_serious_findings(page)
     page.get_by_role("button", name="Train (ε 0.3)").click()
