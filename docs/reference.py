@@ -370,8 +370,8 @@ def _figures() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
     with TemporaryDirectory() as folder:
         home = Home.init({"DPSERVE_HOME": f"{folder}/home"})
         for collector in (
-            ReachedGauges(home, (LedgerGauges(home, JobFigures()), WorthGauges(home, [])), False),
-            AuditGauges(home),
+            ReachedGauges(home, (LedgerGauges(home, JobFigures()), WorthGauges(home, []))),
+            AuditGauges(home.path),
             ServingGauges(0, 0, {}),
             MachineGauges(home.path, 0),
             ProcessGauges(0),

@@ -48,7 +48,7 @@ from serving.process.watch.witnessing import asked_policy
 from serving.process.workers.forks import WORKER_PARENT
 from serving.process.workers.handover import is_left, stopping_early
 
-LOG, WORKING = logging.getLogger("dpserve.auditor"), logging.getLogger("dpserve.worker")
+LOG, WORKING, SERVING = (logging.getLogger(f"dpserve.{name}") for name in ("auditor", "worker", "serving"))
 AuditSeconds = Annotated[
     str, typer.Option(help="Seconds between audits of the ledger; 0: only when asked.", envvar="DPSERVE_AUDIT_SECONDS")
 ]
@@ -168,9 +168,13 @@ def _prepare(path: Path, listening: Listening, job_workers: int) -> None:
         )
     if has_key and not (path / "keys").exists():
         new_home()
-    home = Home.open(tables=Tables.MIGRATE)  # keys, ledger, high-water mark
-    check_home(home)
-    home.ledger.log.database.close()
+    try:
+        Home.open(tables=Tables.MIGRATE).ledger.log.database.close()  # keys, ledger, high-water mark
+    except LedgerUnavailable as error:
+        if not (path / "models").exists():  # a home that was never served
+            raise
+        SERVING.error("the home cannot be opened: %s; the processes of the server look again and again", error.message)
+    check_home(path)
 
 
 def auditor(

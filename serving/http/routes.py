@@ -301,7 +301,7 @@ class Doors:
         if not self._open.fullmatch(path):
             self._authenticate(scope)
         elif path == cookies.LOGIN and scope["method"] == "POST":
-            scope["dpserve.home"] = self.ours.state.serving.home.path
+            scope["dpserve.home"] = self.ours.state.serving.path
         if path in self.theirs:
             await self.app(scope, receive, send)
             return
@@ -319,7 +319,7 @@ class Doors:
         limits.
         """
         serving: ServingState = self.ours.state.serving
-        home = scope["dpserve.home"] = serving.home.path  # NotReady while tokens cannot be relied upon
+        home = scope["dpserve.home"] = serving.path  # NotReady while tokens cannot be relied upon
         secret, by_cookie = given_token(scope["headers"])
         known_bearer = None if secret is None else serving.bearer(digest(secret))
         if known_bearer is None:

@@ -34,6 +34,7 @@ from models.store.listing import Looked, line
 from models.store.loading import VerifiedModel, load_of_home
 from models.store.standing import Standing, entry_of, standing, way_out
 from serving.process.config.settings import CHAMPIONS, ServerSettings
+from serving.process.last_look import LastLook
 from serving.process.watch.access_log import note_subject
 from serving.process.watch.metrics import FAILURES, OTHER, count_predictions
 
@@ -127,21 +128,21 @@ class Registry:
         self._used: dict[Key, int] = {}
         self._clock = itertools.count()
         self._turn = 0
-        self._home: Home | None = None
+        self._home: Home | LastLook | None = None
         self._root = ""
         self._trust: PublicKeys | None = None
         self._lock = threading.RLock()  # whoever changes what is held; readers need none
 
     # Looking
 
-    def refresh(self, home: Home, seconds: float = float("inf"), trust: PublicKeys | None = None) -> None:
+    def refresh(self, home: Home | LastLook, seconds: float = float("inf"), trust: PublicKeys | None = None) -> None:
         """Drop what is gone or changed, and everything where a key was added or ended or a certificate revoked; then
         verify what was not yet, for about so many seconds: the rest waits for the next look, or until it is asked for.
         `trust`: the home's, where the caller has it already.
         """
         seen, trust = look(ModelStore(home.models), self._seen), trust or home.trust
         with self._lock:
-            if trust != self._trust:
+            if trust != self._trust or isinstance(self._home, LastLook) != isinstance(home, LastLook):
                 self._slots, self._held = {}, {}
             self._home, self._root, self._seen, self._trust = home, str(home.models), seen, trust
             if seen.shelves is not self._swept:
@@ -195,8 +196,11 @@ class Registry:
             if slot is not None and slot.error is not None and slot.stamps == stamps:
                 return None
             try:
-                folder = self._home.models / name / str(version)
-                verified = load_of_home(self._home, folder, name, self._trust)
+                home, folder = self._home, self._home.models / name / str(version)
+                if isinstance(home, LastLook):
+                    verified = home.load(folder, name)
+                else:
+                    verified = load_of_home(home, folder, name, self._trust)
                 served = Served(name, version, verified, partial(self.counts_alone, name, version))
             except VerificationError as error:
                 self._note_failure(key, stamps, error)
@@ -359,6 +363,12 @@ class Registry:
         return NothingServed(f"model={name}: nothing is served: {why}; {next_step}", state=state.value, **details)
 
     # Telling
+
+    @property
+    def proven(self) -> dict[str, tuple[str, str]]:
+        """Return, by reference, the sha256 of statement and model of each version that was verified by the ledger."""
+        slots = ((key, slot.certificate) for key, slot in list(self._slots.items()))
+        return {f"{name}@{at}": (each["statement"], each["model"]) for (name, at), each in slots if each is not None}
 
     @property
     def loaded(self) -> int:

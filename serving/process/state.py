@@ -10,15 +10,18 @@ import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import anyio
 
 from accountant.errors import LedgerReplaced
-from accountant.home import Home
+from accountant.home import Home, place
 from accountant.ledger.job_counts import JobFigures
 from dpserve_verify.errors import DpserveError, LedgerUnavailable
+from serving.process import last_look
 from serving.process.config.settings import ServerSettings
 from serving.process.config.startup import CERTIFICATE_END
+from serving.process.last_look import LastLook
 from serving.process.registry import Registry
 from serving.process.tokens import Bearer, Rights, rights
 from serving.process.watch.history import History
@@ -32,6 +35,7 @@ LOOK_SECONDS = 0.4
 LOOKING = anyio.CapacityLimiter(1)  # a thread of its own: what it sees decides whether anybody is answered
 VERIFY_SECONDS = 0.2  # at a look: a model that was not verified by then is when it is asked for
 AWAY_SECONDS = 3.0  # without a look that came to its end: seven are begun in it
+NOT_ASKED = "the ledger's database cannot be asked: predictions go on, nothing is admitted"
 WHOLE_SECONDS = 5.0  # between two looks at all that the database says, where nothing was written
 
 
@@ -49,6 +53,7 @@ class ServingState:
         self.root = int(os.environ.get(WORKER_PARENT) or os.getpid())  # `dpserve serve`, which began this one
         self._home: Home | None = None
         self._rights: Rights | None = None
+        self._last: LastLook | None = None  # of another process, while this one has none of its own
         self._without_ledger = settings.without_ledger_seconds
         self._wrong: frozenset[str] = frozenset()
         self._problem = self._why = "has not looked yet"
@@ -73,10 +78,9 @@ class ServingState:
             known = self._rights if not whole and now - self._whole < WHOLE_SECONDS else None
             is_as_it_was = known is not None and written is not None and written == self._written
             if known is None or not (known.lasts if is_as_it_was else known.hold_in(self._home)):
-                known = self._rights = rights(
-                    self._home, self._rights
-                )  # looks at the high-water mark, and at what was signed
-                self._whole = now
+                before = self._rights if self._last is None else None
+                known = rights(self._home, before)  # looks at the high-water mark, and at what was signed
+                self._rights, self._last, self._whole = known, None, now
                 self._alarm(known.wrong)
             self._written = written
             self.registry.refresh(self._home, VERIFY_SECONDS, known.trust)
@@ -84,7 +88,9 @@ class ServingState:
                 known.families(dataset)
             self._note("", self.behind or OVERDUE.problem)
             self._seen, self._away = now, False
+            last_look.keep(self._home, known, self.registry, now)
         except LedgerUnavailable as error:
+            self._go_by_last_look()
             if self._rights is None:
                 self._note(f"{error.code}: {error.message}")
             elif not self._problem and not self._away:
@@ -101,6 +107,20 @@ class ServingState:
                 self._home = None
         except Exception as error:  # whatever it is: say not ready, keep looking
             self._note(type(error).__name__)
+
+    def _go_by_last_look(self) -> None:
+        """Go by what another process of this machine saw last, where this one has seen nothing, and that is not longer
+        ago than the setting says.
+        """
+        if self._rights is None and (last := last_look.read(place(os.environ)[0], self._without_ledger)) is not None:
+            self._last, self._rights, self._seen = last, last.rights, last.seen
+            LOG.error("not seen yet: predicting by what was seen %.0f s ago", time.monotonic() - last.seen)
+        if self._last is not None:
+            try:
+                self.registry.refresh(self._last, VERIFY_SECONDS)
+                self._note("")
+            except Exception as error:  # as for a look
+                self._note(type(error).__name__)
 
     def _alarm(self, wrong: list[str]) -> None:
         """Log rows of the database that say what was never signed, each once."""
@@ -152,14 +172,24 @@ class ServingState:
 
     @property
     def home(self) -> Home:
-        """Return the home; raise NotReady while the home, its ledger or its tokens cannot be relied upon."""
-        if self.problem or self._home is None:
-            raise NotReady("dpserve is not ready; the server's log says why")
+        """Return the home; raise NotReady while the home, its ledger or its tokens cannot be relied upon, or its
+        ledger's database was away since this process began.
+        """
+        self.require_ready()
+        if self._home is None or self._last is not None:
+            raise NotReady(f"dpserve is not ready for this; {NOT_ASKED}")
         return self._home
 
+    @property
+    def path(self) -> Path:
+        """Return the home's folder; raise NotReady as `require_ready`."""
+        self.require_ready()
+        return place(os.environ)[0] if self._home is None else self._home.path
+
     def require_ready(self) -> None:
-        """Raise NotReady where `home` does, before an answer that does not need the home itself."""
-        _ = self.home
+        """Raise NotReady while tokens and models cannot be relied upon."""
+        if self.problem or self._rights is None:
+            raise NotReady("dpserve is not ready; the server's log says why")
 
     def bearer(self, digest: str) -> Bearer | None:
         """Return the good token of this sha256, and what it may; None where there is none."""

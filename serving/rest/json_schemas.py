@@ -464,10 +464,8 @@ PROOF = record({"leaf": COUNT, "size": COUNT, "hashes": array(BASE64)})
 GROWTH = record({"from": COUNT, "to": COUNT, "hashes": array(BASE64), "from_root": BASE64, "to_root": BASE64})
 ABOUT = record({"service": TEXT, "documentation": TEXT})
 ALIVE = record({"alive": {"const": True}})
-READY = record(
-    {"ready": {"const": True}},
-    {"training": {**TEXT, "description": "that no worker runs on this machine, where none does"}},
-)
+_WORDS = {"training": "that no worker runs on this machine", "ledger": "that nothing is admitted: its database is away"}
+READY = record({"ready": {"const": True}}, {name: {**TEXT, "description": says} for name, says in _WORDS.items()})
 
 # Errors
 

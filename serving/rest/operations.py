@@ -16,6 +16,7 @@ from serving.http import cookies
 from serving.http.rights import NOTHING
 from serving.http.routes import TEXT, Door, in_thread, state
 from serving.process.config.healthy import WORKER, is_beating
+from serving.process.state import NOT_ASKED
 from serving.process.watch import audit_runs
 from serving.process.watch.metrics import (
     AuditGauges,
@@ -37,13 +38,13 @@ NOBODY_TRAINS = "no worker runs on this machine; `dpserve worker` runs what is q
 async def metrics(request: Request) -> Response:
     """Return the metrics of all workers, and gauges of the home; without the ledger's own while it is away."""
     serving = state(request)
-    home, lines = serving.home, serving.registry.to_json()
+    home, lines = None if serving.is_away else serving.home, serving.registry.to_json()
     standings = Counter(line["state"] for line in lines)
     models = ServingGauges(serving.registry.loaded, serving.registry.refused, standings)
-    parts = LedgerGauges(home, serving.figures), WorthGauges(home, lines)
-    of_ledger = ReachedGauges(home, parts, serving.is_away)
-    machine = MachineGauges(home.path, serving.certificate_end)
-    collectors = (of_ledger, AuditGauges(home), models, machine, ProcessGauges(serving.root))
+    parts = () if home is None else (LedgerGauges(home, serving.figures), WorthGauges(home, lines))
+    of_ledger, audit = ReachedGauges(home, parts), AuditGauges(serving.path)
+    machine = MachineGauges(serving.path, serving.certificate_end)
+    collectors = (of_ledger, audit, models, machine, ProcessGauges(serving.root))
     return Response(await in_thread(render, collectors), media_type=CONTENT_TYPE_LATEST)
 
 
@@ -82,12 +83,13 @@ async def alive(request: Request) -> Response:
 async def ready(request: Request) -> Response:
     """Answer 200 if the home opens, its ledger continues what its keys signed, tokens are known, the models were looked
     at, no newer version has written to the ledger, and nobody has asked the server to stop. `training` says where no
-    worker runs beside it: predictions need none, so it is ready all the same.
+    worker runs beside it, `ledger` that the database is away: predictions need neither, so it is ready all the same.
     """
     serving = state(request)
     serving.require_welcome()
-    trains = is_beating(local(serving.home.path) / WORKER)
-    return json_response({"ready": True} if trains else {"ready": True, "training": NOBODY_TRAINS})
+    away = {"ledger": NOT_ASKED} if serving.is_away else {}
+    trains = {} if is_beating(local(serving.path) / WORKER) else {"training": NOBODY_TRAINS}
+    return json_response({"ready": True, **trains, **away})
 
 
 ASKED = {

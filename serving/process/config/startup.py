@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from accountant.home import Home, local
+from accountant.home import local
 from accountant.system import extensions
 from accountant.system.machine import processors
 from dpserve_verify.errors import InputError
@@ -93,22 +93,22 @@ def check_place(path: Path) -> None:
         raise InputError(f"home={path}: others may enter it (mode {mode:04o}); chmod 700, or name a folder inside it")
 
 
-def check_home(home: Home) -> None:
+def check_home(path: Path) -> None:
     """Check that the home's folders, and this machine's own, can be read and written, whatever the keys and the ledger
     say, and that no extension is missing that something in it needs. Makes those that are absent, but for `datasets/`:
     rows may be kept where jobs run.
     """
     for name, extension in extensions.EXTENSIONS.items():
-        if extension.keeps and not extensions.is_installed(name) and any(home.path.glob(extension.keeps)):
+        if extension.keeps and not extensions.is_installed(name) and any(path.glob(extension.keeps)):
             raise extensions.absence(name)
-    machine_folder = local(home.path)
+    machine_folder = local(path)
     machine_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    shared = (*SHARED, home.datasets.name) if home.datasets.exists() else SHARED
-    for place, name in [*((home.path, name) for name in shared), *((machine_folder, name) for name in OWN)]:
+    shared = (*SHARED, "datasets") if (path / "datasets").exists() else SHARED
+    for place, name in [*((path, name) for name in shared), *((machine_folder, name) for name in OWN)]:
         (place / name).mkdir(mode=0o700, exist_ok=True)
         if not os.access(place / name, os.R_OK | os.W_OK | os.X_OK):
             raise InputError(f"home={place}: {name}/ must be readable and writable for the user that serves")
-    for place in {home.path, machine_folder}:
+    for place in {path, machine_folder}:
         if not os.statvfs(place).f_bavail:
             raise InputError(f"home={place}: no space is left there; nothing could be recorded")
 

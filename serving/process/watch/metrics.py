@@ -159,24 +159,23 @@ def render(collectors: Iterable[Collector]) -> bytes:
 @dataclass(frozen=True, eq=False)
 class ReachedGauges(Collector):
     """Whether the ledger can be asked, and what `parts` read of it in one snapshot, each as a whole: where it cannot,
-    they say nothing rather than keep back what needs no ledger. `away`: it could not be looked at a moment ago, so
-    nobody waits for it.
+    they say nothing rather than keep back what needs no ledger. `home`: None where it could not be looked at a
+    moment ago, so nobody waits for it.
     """
 
-    home: Home
+    home: Home | None
     parts: Sequence[Collector]
-    away: bool
 
     def collect(self) -> Iterable[Metric]:
         """Read the ledger now, until it cannot be."""
-        metrics, reached = ([], False) if self.away else self._read()
+        metrics, reached = ([], False) if self.home is None else self._read(self.home)
         yield from metrics
         yield _gauge("dpserve_ledger_reachable", "Whether the ledger's database could be asked now.", float(reached))
 
-    def _read(self) -> tuple[list[Metric], bool]:
+    def _read(self, home: Home) -> tuple[list[Metric], bool]:
         metrics: list[Metric] = []
         try:
-            with self.home.ledger.log.sharing():
+            with home.ledger.log.sharing():
                 for part in self.parts:
                     metrics += list(part.collect())
         except LedgerUnavailable:
@@ -234,12 +233,12 @@ class LedgerGauges(Collector):
 class AuditGauges(Collector):
     """The last audit; before the first, and where its result cannot be read, it counts as failed and old."""
 
-    home: Home
+    home: Path
 
     def collect(self) -> Iterable[Metric]:
         """Read the last result now."""
         try:
-            audit = read_last(self.home.path) or {}
+            audit = read_last(self.home) or {}
         except LedgerInvalid:
             audit = {}
         at = datetime.fromisoformat(audit["at"]).timestamp() if audit else 0.0

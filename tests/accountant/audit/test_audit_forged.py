@@ -130,7 +130,7 @@ def test_what_a_newer_version_wrote_is_not_judged_and_what_stands_before_it_is(h
     assert (f"sound up to entry {ISSUED}" in said, "NOT SOUND" in said) == (True, False)
     opened = Home.open(place(home))
     assert (audit_runs.run_audit(opened)["newer"], audit_runs.last_audit(opened)["problems"]) == (ISSUED, [])
-    gauges = {each.name: each.samples[0].value for each in AuditGauges(opened).collect()}
+    gauges = {each.name: each.samples[0].value for each in AuditGauges(opened.path).collect()}
     assert gauges["dpserve_audit_ok"] == 1  # no alarm says that it is not sound
     opened.ledger.log.database.close()
     assert report(home, seen=[kept]).problems  # another history than the one that was signed

@@ -90,15 +90,15 @@ def test_queue_is_as_long_and_as_old_as_its_oldest(home):
 
 
 def test_audit_before_the_first_and_after(home):
-    before = samples(AuditGauges(home))
+    before = samples(AuditGauges(home.path))
     assert (before["dpserve_audit_ok",], before["dpserve_audit_timestamp_seconds",]) == (0.0, 0.0)
     found = audit_runs.run_audit(home)
-    after = samples(AuditGauges(home))
+    after = samples(AuditGauges(home.path))
     assert after["dpserve_audit_ok",] == float(found["ok"])
     assert after["dpserve_audit_entries",] == home.ledger.log.size()
     assert abs(after["dpserve_audit_timestamp_seconds",] - datetime.now(UTC).timestamp()) < 3600
     (home.path / "logs" / "audit.json").write_text("{}")
-    assert samples(AuditGauges(home))["dpserve_audit_ok",] == 0.0
+    assert samples(AuditGauges(home.path))["dpserve_audit_ok",] == 0.0
 
 
 def test_processes_are_counted_by_kind_however_deep(tmp_path):

@@ -163,12 +163,12 @@ def test_home_that_others_may_enter(tmp_path, mode):
 def test_folders_of_the_home(tmp_path, monkeypatch):
     home = Home.open(place(copy(filled(), tmp_path / "home")))
     shutil.rmtree(home.path / "logs", ignore_errors=True)
-    check_home(home)
+    check_home(home.path)
     assert (home.path / "logs").is_dir()
     models = str(home.models)
     monkeypatch.setattr(os, "access", lambda path, mode: str(path) != models)  # root may read whatever a mode says
     with pytest.raises(InputError, match="models/ must be readable"):
-        check_home(home)
+        check_home(home.path)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -12,20 +13,22 @@ import ledgers
 import pytest
 import warm
 from alarms import require_alerts
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from faulty_wire import SilentWire
 from in_process import Site
 from ledgers import place
 from postgres import server
 from prometheus_client.parser import text_string_to_metric_families
-from small_home import records, until
+from small_home import environment, free_port, records, running, until
 from sqlalchemy import make_url
 
 from accountant.access import grants, tokens
 from accountant.access.grants import Grant
 from accountant.home import Home
 from accountant.store import postgres_timeout
+from dpserve_verify.keys.trust import public_pem
 from serving.app import DOORS
-from serving.process import state
+from serving.process import last_look, state
 from serving.process.tokens import new_token
 from serving.process.watch import audit_runs
 from training.jobs import job
@@ -68,7 +71,7 @@ def far(trained, tmp_path, monkeypatch):
 
 def predict(far, name: str) -> int:
     body = {"model": "adult", "records": records(2)}
-    return far.site.bear(far.secrets[name], "POST", "/predict", json=body).status_code
+    return far.site.bear(far.secrets.get(name, "dps_nobody"), "POST", "/predict", json=body).status_code
 
 
 def ready(far) -> int:
@@ -166,24 +169,115 @@ def test_a_ledger_that_is_not_the_one_that_was_signed_is_served_by_nobody(far):
     assert (predict(far, "shop"), ready(far)) == (503, 503)
 
 
+def begun_in_an_outage(far) -> Site:
+    """A serving process that begins while the database is away."""
+    far.wire.silent.set()
+    return Site(None, DOORS)
+
+
+def test_one_that_begins_in_an_outage_predicts_by_what_was_seen_last_and_admits_nothing(far, monkeypatch):
+    """With the rights of then, a family's too, models that were verified then alone, and until the same time."""
+    far.state.refresh()
+    shutil.copytree(far.near.path / "models" / "adult" / "1", far.near.path / "models" / "adult" / "2")
+    far.site = begun_in_an_outage(far)
+    assert [predict(far, name) for name in ("shop", "kin", "all", "nobody")] == [200, 200, 200, 401]
+    later = {"model": "adult@2", "records": records(2)}
+    refused = far.site.bear(far.secrets["shop"], "POST", "/predict", json=later)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "model_invalid")
+    assert far.site.ask("GET", "/readyz").json()["ledger"] == state.NOT_ASKED
+    for door in ("/v1/datasets", "/v1/jobs", "/v1/ledger"):
+        assert far.site.bear(far.secrets["all"], "GET", door).status_code == 503
+    assert (submit(far), figures(far)["dpserve_ledger_reachable"]) == (503, 0)
+    begun, seconds = far.site.app.state.serving, state.time.monotonic
+    with monkeypatch.context() as patch:
+        patch.setattr(state.time, "monotonic", lambda: seconds() + 301)
+        assert "could not be looked at for 300 seconds" in begun.unready
+    far.wire.silent.clear()
+    tokens.revoke(far.near.ledger, "shop")
+    begun.refresh(False)
+    assert (predict(far, "shop"), predict(far, "kin"), ready(far)) == (401, 200, 200)
+    assert far.site.bear(far.secrets["all"], "GET", "/v1/datasets").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "wrong", ["old", "of the future", "of another start", "changed", "of another key", "of another version", "no mark"]
+)
+def test_what_was_seen_last_is_refused_where_it_is_not_fresh_or_not_signed(far, monkeypatch, wrong):
+    far.state.refresh()
+    path, seconds = far.near.path / "run" / last_look.FILE, last_look.time.monotonic()
+    assert last_look.read(far.near.path, 300) is not None
+    if wrong in ("old", "of the future"):
+        monkeypatch.setattr(last_look.time, "monotonic", lambda: seconds + (302 if wrong == "old" else -302))
+    elif wrong == "of another start":
+        (far.near.path / "boot").write_text("another")
+        monkeypatch.setattr(last_look, "BOOT", far.near.path / "boot")
+    elif wrong == "changed":
+        path.write_bytes(path.read_bytes().replace(b'"predict"', b'"admin"  '))
+    elif wrong == "of another version":
+        monkeypatch.setattr(last_look, "_describe", lambda rights, registry: {"bearers": [{"token": {}}]})
+        path.unlink()
+        far.state.refresh()
+        assert path.exists()
+    elif wrong == "of another key":
+        public = Ed25519PrivateKey.generate().public_key()
+        (far.near.path / "keys" / "log.pub.pem").write_text(public_pem(public))
+    else:
+        (far.near.path / "keys" / "high-water.json").unlink()
+    assert last_look.read(far.near.path, 300) is None
+
+
+def allow(home: Home, connections: bool) -> None:
+    """Let the ledger's database be asked, or not."""
+    name = make_url(home.ledger.log.database.url).database
+    server().execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS {connections}")
+    if not connections:
+        home.ledger.log.database.close()
+        server().execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+
+
+def test_a_server_goes_on_with_new_processes_and_is_started_anew_while_its_database_is_away(trained, tmp_path):
+    """One of its serving processes is killed, then all of it is started again: nobody who predicts notices, and what is
+    asked of the ledger is refused until it is back.
+    """
+    path = ledgers.copy_on_postgresql(trained, tmp_path / "home")
+    path.chmod(0o700)
+    place_of, port = place(path), free_port()
+    home, command = Home.open(place_of), [sys.executable, "-m", "serving.cli", "serve", "--workers", "2"]
+    try:
+        with running(path, [*command, "--port", str(port)], port, tmp_path, warm.Popen, **place_of) as door:
+            allow(home, False)
+            (killed, *_) = door.processes("dpserve-serving")
+            killed.kill()
+            until(lambda: len(set(door.processes("dpserve-serving")) - {killed}) == 2, "another one serves")
+            until(lambda: door.log.read_text().count("predicting by what was seen") == 1, "it has begun")
+            assert {door.predict().status_code for _ in range(20)} == {200}
+            assert door.get("/readyz").json()["ledger"] == state.NOT_ASKED
+        with door.log.open("ab") as out:
+            door.process = warm.Popen(
+                [*command, "--port", str(port)], tmp_path, environment(path, **place_of), out, out
+            )
+        until(door.ready, "it is ready without its database")
+        assert {door.predict().status_code for _ in range(10)} == {200}
+        assert (door.get("/v1/jobs").status_code, "the home cannot be opened" in door.log.read_text()) == (503, True)
+        allow(home, True)
+        until(lambda: door.get("/v1/jobs").status_code == 200, "all is asked again")
+        assert door.stop() == 0
+    finally:
+        home.ledger.log.database.close()
+
+
 def test_a_worker_by_itself_waits_for_its_database_and_does_not_end_with_it(trained, tmp_path):
     """It is started while the database is away, which goes away again while it waits for jobs."""
     path = ledgers.copy_on_postgresql(trained, tmp_path / "home")
-    home, url = Home.open(place(path)), make_url(place(path)["DPSERVE_LEDGER_URL"])
+    home = Home.open(place(path))
     asked = JobRequest("adult", "lazybb", "0.05", parameters={"rounds": 8})
-
-    def allow(connections: bool) -> None:
-        server().execute(f"ALTER DATABASE {url.database} ALLOW_CONNECTIONS {connections}")
-        if not connections:
-            home.ledger.log.database.close()
-            server().execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{url.database}'")
 
     def queued_ones_are_issued() -> bool:
         return job.submit(home, asked, by="test").seq and until(
             lambda: {each.public_state for each in home.ledger.jobs()} == {"issued"}, "the job is issued"
         )
 
-    allow(False)
+    allow(home, False)
     log = tmp_path / "worker.log"
     with log.open("wb") as out:
         command = [sys.executable, "-m", "serving.cli", "worker"]
@@ -192,10 +286,10 @@ def test_a_worker_by_itself_waits_for_its_database_and_does_not_end_with_it(trai
         for sentence in ("the home cannot be opened", "the queue cannot be read"):
             until(lambda sentence=sentence: sentence in log.read_text(), sentence)
             assert worker.poll() is None
-            allow(True)
+            allow(home, True)
             assert queued_ones_are_issued()
             if sentence == "the home cannot be opened":
-                allow(False)
+                allow(home, False)
     finally:
         worker.send_signal(signal.SIGTERM)
         home.ledger.log.database.close()
