@@ -375,10 +375,10 @@ def of_command(schema: Schema, path: Path) -> dict[str, list[Any]]:
 def of_sent_file(schema: Schema, path: Path) -> dict[str, list[Any]]:
     features = [feature.to_json() for feature in schema.features]
     written = schema.format.to_json([*PUBLIC])
-    batches = one_file.read_all(
+    batches = one_file.read_records(
         path, {"features": features, "format": written, "keep": "", "rows": 99, "bytes": 1 << 24}
     )
-    table = pa.Table.from_batches(batches)
+    table = pa.Table.from_batches([*batches])
     return _plain(columns_of(Schema((), 1, schema.features, (), ""), table))
 
 
