@@ -8,17 +8,21 @@ import os
 import signal
 import socket
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
+from serving.http.connections import SLOTS, LimitedProtocol
 from serving.http.headers import LAST
 from serving.process.config.healthy import BEAT_SECONDS, Heartbeat
 from serving.process.config.startup import CERTIFICATE_END, Listening, certificate_end
 from serving.process.watch.logs import set_up
 from serving.process.workers.forks import is_orphan
-from serving.process.workers.handover import BACKLOG, ORPHAN_SECONDS, Sockets, give_sockets, is_relieved
+from serving.process.workers.handover import BACKLOG, DOOR, ORPHAN_SECONDS, Sockets, Visitor, is_relieved
+from serving.process.workers.rescue import Keeper
 from serving.wire.work_time import OVERDUE, Overdue
 
 LOG = logging.getLogger("dpserve.serving")
@@ -33,6 +37,7 @@ def answer(sockets: Sockets, listening: Listening, place: Path, heartbeat: Heart
     """Answer requests until told to stop (SIGTERM), or nobody is left who would say so. The loop that answers beats."""
     set_up()
     tls = listening.tls
+    keeper = Keeper(place / DOOR) if tls is None else None  # the keys of a connection are no other process's
     if tls is not None:
         os.environ[CERTIFICATE_END] = str(certificate_end(tls))
 
@@ -46,7 +51,7 @@ def answer(sockets: Sockets, listening: Listening, place: Path, heartbeat: Heart
         callback_notify=beat, timeout_notify=round(BEAT_SECONDS),
         ssl_certfile=None if tls is None else tls.certificate, ssl_keyfile=None if tls is None else tls.key,
     )  # fmt: skip
-    server = _Server(config, sockets)
+    server = _Server(config, sockets, keeper)
     server.run(sockets=[sockets[0]])
 
 
@@ -57,32 +62,72 @@ def beat_unless_lost(heartbeat: Heartbeat, overdue: Overdue = OVERDUE) -> None:
 
 
 class _Server(uvicorn.Server):
-    """A server that gives its sockets away, and ends some time after who started it."""
+    """A server that gives its sockets away, goes on where another process ended, and ends some time after who started
+    it.
+    """
 
-    def __init__(self, config: uvicorn.Config, sockets: Sockets) -> None:
+    def __init__(self, config: uvicorn.Config, sockets: Sockets, keeper: Keeper | None) -> None:
         super().__init__(config)
-        self._door, self._give = sockets[1], partial(give_sockets, sockets)
-        self._alone_since = 0.0
+        self._sockets, self._door, self._keeper = sockets, sockets[1], keeper
+        self._alone_since, self._is_leaving = 0.0, False
+        self._taken = set[asyncio.Task[Any]]()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to answer, and to give the sockets away."""
+        if self._keeper is not None:
+            self.lifespan.state[SLOTS] = self._keeper.slots
         await super().startup(sockets)
         self._door.setblocking(False)
-        asyncio.get_running_loop().add_reader(self._door.fileno(), self._give)
+        asyncio.get_running_loop().add_reader(self._door.fileno(), self._open_door)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer what was asked for, and end."""
+        await super().shutdown(sockets)
+        if self._keeper is not None:
+            self._keeper.end()
+
+    def _open_door(self) -> None:
+        with suppress(OSError):
+            visitor, loop = Visitor(self._sockets, self._go_on), asyncio.get_running_loop()
+
+            def hear() -> None:
+                if visitor.hear():
+                    loop.remove_reader(line)
+
+            line = visitor.line.fileno()
+            loop.add_reader(line, hear)
+
+    def _go_on(self, connection: socket.socket, asked: bytes) -> None:
+        """Go on at a connection of a process that ended. `asked`: what came of a request that nothing was answered
+        to.
+        """
+        protocol = partial(LimitedProtocol, self.config, self.server_state, self.lifespan.state, asked=asked)
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(loop.connect_accepted_socket(protocol, connection))
+        self._taken.add(task)
+        task.add_done_callback(self._taken.discard)
 
     def look(self, place: Path) -> None:
-        """Begin to end where another `dpserve serve` has taken over, or none can, or none has for ORPHAN_SECONDS."""
-        if not is_orphan() or self._alone_since == float("inf"):
+        """Begin to end where another `dpserve serve` has taken over, or none can, or none has for ORPHAN_SECONDS; and
+        where the keeper is gone, so that a process with one comes in its place.
+        """
+        if self._is_leaving:
             return
-        if not self._alone_since:
-            self._alone_since = time.monotonic()
-            LOG.error("dpserve serve is gone; answering for %.0f s unless another one comes", ORPHAN_SECONDS)
-        if is_relieved(place) or time.monotonic() > self._alone_since + ORPHAN_SECONDS:
-            self._alone_since = float("inf")
-            LOG.info("taking no more connections; stopping")
-            loop = asyncio.get_running_loop()
-            loop.remove_reader(self._door.fileno())
-            for each in self.servers:
-                each.close()
-            self.config.encoded_headers.append(LAST)
-            loop.call_later(LEAVE_SECONDS, os.kill, os.getpid(), signal.SIGTERM)
+        if is_orphan():
+            if not self._alone_since:
+                self._alone_since = time.monotonic()
+                LOG.error("dpserve serve is gone; answering for %.0f s unless another one comes", ORPHAN_SECONDS)
+            self._is_leaving = is_relieved(place) or time.monotonic() > self._alone_since + ORPHAN_SECONDS
+        elif self._keeper is not None:
+            self._is_leaving = self._keeper.is_gone
+        if self._is_leaving:
+            self._leave()
+
+    def _leave(self) -> None:
+        LOG.info("taking no more connections; stopping")
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._door.fileno())
+        for each in self.servers:
+            each.close()
+        self.config.encoded_headers.append(LAST)
+        loop.call_later(LEAVE_SECONDS, os.kill, os.getpid(), signal.SIGTERM)

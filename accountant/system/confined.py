@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import NoReturn
 
 from accountant.system.machine import memory
@@ -123,9 +124,15 @@ def end_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
     process `parent` is gone already. On systems other than Linux a process must look for itself.
     """
     with suppress(AttributeError):
-        ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, number, 0, 0, 0)
+        c_library().prctl(PARENT_DEATH_SIGNAL, number, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
+
+
+@cache
+def c_library() -> ctypes.PyDLL:
+    """Return the system's library, for calls that take no time: Python's own lock is held meanwhile."""
+    return ctypes.PyDLL(None)
 
 
 def _do(parent: int, bounds: Bounds, work: Callable[[], object]) -> NoReturn:

@@ -28,6 +28,7 @@ from accountant.access.tokens import Token
 from accountant.system import traces
 from dpserve_verify.errors import InputError
 from serving.http import cookies, headers, rights
+from serving.http.connections import connection_of
 from serving.process.config.limits import meter
 from serving.process.prices import REQUEST, PriceRequest, run_for_request
 from serving.process.state import ServingState
@@ -105,6 +106,8 @@ class Door:
 
 async def _pass(door: Door, request: Request) -> Response:
     request.scope[DOOR] = door
+    if door.scopes == ("predict",) and (connection := connection_of(request.scope)) is not None:
+        connection.may_repeat()
     if not door.scopes:
         return await door.answer(request)
     caller_rights, serving, path = access(request), state(request), request.path_params
@@ -259,6 +262,8 @@ class Doors:
                     message["headers"].append(headers.LAST)
                 count_request(scope, message["status"])
                 scope[STATUS] = message["status"]
+                if (connection := connection_of(scope)) is not None:
+                    connection.write_answer()
             started = True
             await send(message)
 

@@ -41,7 +41,7 @@ from serving.process.watch.upkeep import upkeep
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 WAIT_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 OTHER = "other"  # the label of all versions that have no series of their own
-PROCESSES = ("serving", "train", "prices", "audit", "drafts")  # dpserve-NAME
+PROCESSES = ("serving", "keeper", "train", "prices", "audit", "drafts")  # dpserve-NAME
 METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS"})
 
 PREDICTIONS = Counter(

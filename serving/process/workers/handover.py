@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
@@ -23,6 +23,7 @@ from dpserve_verify.errors import InputError
 from serving.process.config.startup import Listening, bind_socket
 from serving.process.workers.forks import STOPS, WORKER_PARENT, is_orphan
 from serving.process.workers.price_desk import socket_address
+from serving.process.workers.rescue import SENT
 
 ORPHAN_SECONDS = 300.0  # that serving processes answer without a `dpserve serve`
 BACKLOG = 2048  # connections that wait to be taken
@@ -94,6 +95,7 @@ def ask_for_sockets(place: Path, listening: Listening) -> Sockets:
         line.settimeout(WAIT_SECONDS)
         with socket_address(place / DOOR) as address:
             line.connect(address)
+        line.shutdown(socket.SHUT_WR)  # who says nothing asks for the sockets
         _, files, *_ = socket.recv_fds(line, 1, 2)
         sockets = tuple(socket.socket(fileno=file) for file in files)
         if len(sockets) == 2 and sockets[0].getsockname()[:2] == (listening.host, listening.port):
@@ -103,13 +105,38 @@ def ask_for_sockets(place: Path, listening: Listening) -> Sockets:
     return ()
 
 
-def give_sockets(sockets: Sockets) -> None:
-    """Give them to who asks, where this process has outlived who started it; else nothing."""
-    with suppress(OSError):
-        line, _ = sockets[1].accept()
-        with line:
-            if is_orphan():
-                socket.send_fds(line, [b"."], [each.fileno() for each in sockets])
+class Visitor:
+    """Who came in by the door: a `dpserve serve` that asks for the sockets, and gets them where this process has
+    outlived who started it, or a keeper with a connection (`rescue`).
+    """
+
+    def __init__(self, sockets: Sockets, go_on: Callable[[socket.socket, bytes], None]) -> None:
+        """Let in who waits at the door. OSError where nobody does. `go_on`: takes over a connection, and what it asks
+        for so far.
+        """
+        self._sockets, self._go_on = sockets, go_on
+        self.line, _ = sockets[1].accept()
+        self.line.setblocking(False)
+        self._files, self._sent = list[int](), b""
+
+    def hear(self) -> bool:
+        """Hear what is said now; return whether that is all, and was done."""
+        try:
+            data, files, *_ = socket.recv_fds(self.line, 1 << 16, 1)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data, files = b"", []
+        self._files += files
+        self._sent += data
+        if data:
+            return False
+        with self.line, suppress(OSError):
+            if self._files:
+                self._go_on(socket.socket(fileno=self._files[0]), self._sent[len(SENT) :])
+            elif is_orphan():
+                socket.send_fds(self.line, [b"."], [each.fileno() for each in self._sockets])
+        return True
 
 
 def is_relieved(place: Path) -> bool:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from accountant.system.confined import Bounds, confine, end_with_parent
-from accountant.system.machine import give_way, processors
+from accountant.system.machine import processors
 from dpserve_verify.errors import DpserveError, TooMuch
 from serving.process.config.healthy import Heartbeat
 from serving.process.watch import logs
@@ -216,7 +216,7 @@ def main(place: Path, parent: int, heartbeat: Heartbeat, modules: Sequence[str] 
     callers work prices out themselves. `heartbeat` shows that it does not stand still; `modules`: whose functions may
     be asked for.
     """
-    give_way(5)
+    os.nice(5)
     logs.set_up()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))

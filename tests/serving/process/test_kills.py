@@ -81,9 +81,9 @@ def test_a_training_worker_that_hangs_is_replaced_and_charges_nothing(server):
 
 
 @pytest.mark.server
-def test_who_is_not_asked_by_clients_gives_way_to_who_is(server):
+def test_who_trains_gives_way_to_who_answers(server):
     """As a process, and as a session, where Linux shares processors among those first."""
-    for name, by in (("dpserve-serving", 0), ("dpserve-prices", 5), ("dpserve-train", 5)):
+    for name, by in (("dpserve-serving", 0), ("dpserve-train", 5)):
         for each in server.processes(name):
             until(lambda each=each, by=by: each.nice() == by, f"{name} gives way")
             group = Path(f"/proc/{each.pid}/autogroup")
