@@ -37,7 +37,7 @@ def test_a_person_is_deleted_and_a_year_is_planned_by_the_commands_of_the_pages(
     year, steps = blocks("docs/budget-year.md", "sh"), blocks("docs/delete-a-person.md", "sh")
     shown = follow(tmp_path, first + "".join(year) + "".join(steps))
     assert "still fit" in shown
-    held = {path.parent.name for path in (home / "datasets").rglob("cells.npy")}
+    held = {path.parent.name for path in (home / "datasets").rglob("cells-of-octaves.npy")}
     new = json.loads(dpserve(home, "dataset", "show", "visits-2", "--json").stdout)
     assert len(held) == 1
     assert new["budget"]["spent"]["pure"] != "0"

@@ -119,7 +119,7 @@ def test_a_commitment_is_one_mac_over_names_and_bytes_whatever_the_processors(tm
         (dataset,) = opened.ledger.datasets()
         folder, files = copied / "datasets" / dataset.registration.commitment, files_of(dataset)
         assert files == [f"{part}{name}.npy" for part in ("", "holdout-") for name in ("bins", "labels")] + [
-            "cells.npy", "holdout-cells.npy", "schema.yaml"
+            "cells-of-octaves.npy", "holdout-cells-of-octaves.npy", "schema.yaml"
         ]  # fmt: skip
         whole = b"".join(name.encode() + (folder / name).read_bytes() for name in files)
         assert dataset.registration.commitment == hmac.new(home.keys._commitment_key, whole, "sha256").hexdigest()

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from accountant.ledger.families.families import Dataset
 
 SCHEMA = "schema.yaml"
+GRID = "cells-of-octaves.npy"  # named for the grid: cells of another one would be read as other numbers
 COPIES = "schemas"  # the folder of a home with copies of schemas, each by its digest
 
 
@@ -55,4 +56,4 @@ def firsts_file(part: str | None = None) -> str:
 
 def cells_file(part: str | None = None) -> str:
     """Return the file of the fine cells."""
-    return "cells.npy" if part is None else f"{part}-cells.npy"
+    return GRID if part is None else f"{part}-{GRID}"
