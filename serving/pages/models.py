@@ -299,7 +299,7 @@ def _context(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
         "factor": factor(certificate.headline[0]),
         "guess": best_guess(*certificate.headline),
         "answers": sum(run.count for run in form.mechanisms),
-        "first_page": page.first,
+        "first_page": list(page.first),
         "sections": [section for section in page.sections if section.title != "What was edited"],  # it stands elsewhere
         "adds_up": ensemble.adds_up,
         "before": before(ensemble.bends),
