@@ -1,7 +1,8 @@
 """Registering a dataset: read once, check, pack, commit, and only then enter it in the ledger. For the steward alone.
 
 Packed rows lie in the home's `datasets/<commitment>/`: `bins.npy` (features, groups and weights, rows), `labels.npy`
-(rows,), int32 targets where a number is to be predicted, `labels-2.npy` and so on of further targets, `cells-of-octaves.npy`
+(rows,), int32 targets where a number is to be predicted, `labels-2.npy` and so on of further targets,
+`cells-of-octaves.npy`
 (numbers, rows) uint16, fine cells, where a number is declared, `firsts.npy` (rows,) bool, where a person may have
 several rows: whether it is their first, and `schema.yaml`; what is kept aside lies in `holdout-bins.npy`,
 `holdout-labels.npy` and so on, which no learner is given. The commitment is an HMAC over all of it, its key held by the
