@@ -176,7 +176,7 @@ def require_rows(home: Home, dataset: Dataset) -> None:
     rows, sound, places = 0, True, list[Path]()
     try:
         for folder in folders_of(home, dataset):
-            names = files_of(dataset, _number_of(dataset, folder.name))
+            names = files_of(dataset, _number_of(dataset, folder.name), folder=folder)
             places += (folder / name for name in names)
             files = [(folder / name).stat() for name in names]
             state = tuple(
@@ -281,20 +281,21 @@ def check_folders(home: Home, started: Started) -> list[Path]:
 
 
 def _check(home: Home, started: Started, folder: Path, read: Read | None = None) -> None:
-    names = files_of(started.dataset, _number_of(started.dataset, folder.name))
+    names = files_of(started.dataset, _number_of(started.dataset, folder.name), folder=folder)
     if home.keys.commitment(content_of(folder, names, read)) != folder.name:
         raise JobFailed("rows: the packed file is not the one that was registered")
 
 
-def files_of(dataset: Dataset, block: int = 1, bounds: bool | None = None) -> list[str]:
+def files_of(dataset: Dataset, block: int = 1, bounds: bool | None = None, folder: Path | None = None) -> list[str]:
     """Return the files of a block of a registered dataset that its commitment is over, in its order. `bounds`: whether
     its rows are bounded by earlier blocks; None: as the dataset stands. A first block has that file where the total for
-    one person was declared with it.
+    one person was declared with it. `folder`: where they lie, maybe as an earlier version packed them; None: they are
+    to be packed.
     """
     about = dataset.registration
     bounded = dataset.person is not None if bounds is None else bounds
     person = about.person is not None or (bounded and block > 1)
-    return _files(about, max(1, len(about.targets)), dataset.holdout is not None, person)
+    return _files(about, max(1, len(about.targets)), dataset.holdout is not None, person, folder)
 
 
 def _number_of(dataset: Dataset, commitment: str) -> int:
@@ -302,9 +303,9 @@ def _number_of(dataset: Dataset, commitment: str) -> int:
     return next((block.number for block in dataset.blocks if block.commitment == commitment), 1)
 
 
-def _files(about: Registration, targets: int, parted: bool, person: bool) -> list[str]:
+def _files(about: Registration, targets: int, parted: bool, person: bool, folder: Path | None = None) -> list[str]:
     parts = (None, HOLDOUT) if parted else (None,)
-    extra = [cells_file(part) for part in parts] if about.cells else []
+    extra = [cells_file(part, folder) for part in parts] if about.cells else []
     extra += [firsts_file(part) for part in parts] if about.firsts else []
     extra += [since_file(part) for part in parts] if person else []
     return [*(name for part in parts for name in row_files(targets, part)), *extra, "schema.yaml"]

@@ -24,6 +24,7 @@ from training.planning.plans import plan
 from training.requests import EvaluationRequest, JobRequest, TuningRequest
 from training.rows.packed import cells as packed_cells
 from training.rows.packed.cells import MOST_NUMBERS, Cells, declared_ranges, grid_of, merging
+from training.rows.packed.earlier_cells import cells_of_earlier, earlier_edges
 from training.rows.packed.names import cells_file
 from training.rows.partitions.rows import Rows
 from training.rows.schema.column_rules import uniform_schema
@@ -204,3 +205,21 @@ def test_rows_of_before_are_used_as_they_are(home):
         register(home, "again", folder / "old.parquet", folder / "schema.yaml", Budget.of(1, "1e-6"),
                  Relation.ADD_REMOVE, "record")  # fmt: skip
     assert audit_home(home).ok
+
+
+@pytest.mark.parametrize("span", [(0.0, 100.0), (-3.0, 5.0), (10.0, 1e6), (-1e5, 0.0)])
+def test_cells_that_an_earlier_version_packed_are_read_in_their_bins(span):
+    """Each is a cell of today's grid that lies in the same declared bin, at the end of the earlier one and no later."""
+    low, high = span
+    feature = NumericFeature("x", tuple(np.linspace(low, high, 9)[1:-1].tolist()))
+    random = np.random.default_rng(0)
+    values = np.concatenate([random.uniform(low, high, 5000), low + (high - low) * random.uniform(0, 1, 5000) ** 9])
+    edges, today = earlier_edges(feature, span), grid_of(feature, span)
+    packed, table = np.searchsorted(edges, values), cells_of_earlier(feature, span)
+    assert table.size == edges.size + 2
+    assert table[-1] == today.size - 1  # the missing value's
+    now = today.encode(values)
+    assert (today.declared[table[packed]] == today.declared[now]).all()
+    assert (table[packed] >= now).all()
+    assert (np.append(edges, high)[packed] <= np.append(today.edges, np.inf)[table[packed]]).all()
+    assert (np.diff(table.astype(int)) >= 0).all()

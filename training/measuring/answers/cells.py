@@ -18,7 +18,8 @@ from models.profile.columns import Column
 from training.datasets.datasets import begins_of, check_folders
 from training.measuring.profile.profile import columns_of
 from training.rows.packed.cells import declared_ranges, grid_of
-from training.rows.packed.names import cells_file, row_files, since_file
+from training.rows.packed.earlier_cells import map_cells
+from training.rows.packed.names import row_files, since_file
 from training.rows.partitions.partition import TARGET_GRID
 from training.rows.partitions.rows import Rows, order_by_weight
 from training.rows.schema.schema import Schema
@@ -104,7 +105,8 @@ class TableCells:
                 cells = np.where(has_answer(answer), cells, TARGET_CELLS)  # a missing one last
                 codes_of_axis = cells if axis.fine else answer_codes(self.targets[name], answer)
             elif axis.fine and name in numbers:
-                codes_of_axis = map_array(folder / cells_file(part))[numbers.index(name)][used]
+                place, ends = features.index(name), self.schema.ends
+                codes_of_axis = map_cells(folder, part, place, self.schema.features, ends)[used]
             else:
                 codes_of_axis = bins[features.index(name)][used]
             return np.asarray(codes_of_axis, np.uint16)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "schema.yaml"
 GRID = "cells-of-octaves.npy"  # named for the grid: cells of another one would be read as other numbers
+EARLIER_GRID = "cells.npy"  # of rows that an earlier version packed (`earlier_cells`)
 COPIES = "schemas"  # the folder of a home with copies of schemas, each by its digest
 
 
@@ -54,6 +55,7 @@ def firsts_file(part: str | None = None) -> str:
     return "firsts.npy" if part is None else f"{part}-firsts.npy"
 
 
-def cells_file(part: str | None = None) -> str:
-    """Return the file of the fine cells."""
-    return GRID if part is None else f"{part}-{GRID}"
+def cells_file(part: str | None = None, folder: Path | None = None) -> str:
+    """Return the file of the fine cells; of a `folder`, the one that is there."""
+    name, earlier = (each if part is None else f"{part}-{each}" for each in (GRID, EARLIER_GRID))
+    return earlier if folder is not None and not (folder / name).exists() and (folder / earlier).exists() else name

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from accountant.system.numpy_files import map_array
 from models.features.features import Codes
 from training.rows.packed.cells import Cells, declared_ranges
+from training.rows.packed.earlier_cells import map_cells
 from training.rows.packed.names import cells_file, firsts_file, row_files, since_file
 from training.rows.packed.scratch import scratch_array
 from training.rows.partitions.partition import Partition
@@ -60,7 +61,7 @@ class Source:
         answers = answer_files[self.schema.target_names.index(self.asked.target)]
         since = [] if self.begins is None else [since_file(self.part)]
         marks = [firsts_file(self.part)] if self.firsts else []
-        return [first, answers, *([cells_file(self.part)] if self.fine else []), *marks, *since]
+        return [first, answers, *([cells_file(self.part, self.folder)] if self.fine else []), *marks, *since]
 
     @property
     def size(self) -> int:
@@ -114,13 +115,12 @@ class Source:
 
     def _cells(self, columns: Sequence[int], chosen: Any = lambda codes: codes) -> Cells:
         question = self.asked
-        numbers = [
-            at for at, span in enumerate(declared_ranges(self.schema.features, self.schema.ends)) if span is not None
-        ]
-        place_in_columns = [place for place, at in enumerate(numbers) if at in columns]
+        features, ends = self.schema.features, self.schema.ends
+        spans_of_all = declared_ranges(features, ends)
+        numbers = [at for at in columns if spans_of_all[at] is not None]
 
         def load(number: int) -> Codes:
-            return np.asarray(chosen(self._load(self.files[2])[place_in_columns[number]]), np.uint16)
+            return np.asarray(chosen(map_cells(self.folder, self.part, numbers[number], features, ends)), np.uint16)
 
         spans = declared_ranges(question.features, question.ends) if self.fine else (None,) * len(question.features)
         return Cells(question.features, spans, load if self.schema.weight is None else cache(load))
