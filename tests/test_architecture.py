@@ -62,6 +62,7 @@ PUBLIC_TRAINING = {
     "training.planning.price_engine",
     "training.planning.starts",
     "training.requests",
+    "training.rows.schema.described",
     "training.rows.schema.schema",
     "training.rows.schema.schema_text",
     "training.datasets.file_check",

@@ -16,8 +16,10 @@ from training.planning.job_views import dataset_to_json, family_to_json, problem
 
 if TYPE_CHECKING:
     from serving.wire import work_time
+    from training.rows.schema import described
 else:
     work_time = later("serving.wire.work_time")  # a list in a home loads no server
+    described = later("training.rows.schema.described")  # nor a schema
 
 
 @operation("GET", "/v1/datasets", *READS, on=LISTED, needs_prices=True, has_archive=True)
@@ -52,12 +54,12 @@ def list_families(caller: Caller, part: Part) -> Annotated[Body, shape("FAMILIES
 
 @operation("GET", "/v1/datasets/{name}", *READS, needs_prices=True)
 def show_dataset(caller: Caller, name: str) -> Annotated[Body, shape("DATASET")]:
-    """Show a dataset, its budget, quotas, and how many jobs still fit."""
+    """Show a dataset, its columns as its public schema has them, its budget, quotas, and how many jobs still fit."""
     home, asker = caller.home, caller.principal
     with home.ledger.log.sharing():
         dataset = home.ledger.dataset(name, asker)
         facts = read_facts(home, dataset, True, asker)
-    return dataset_to_json(home, dataset, facts=facts)
+    return {**dataset_to_json(home, dataset, facts=facts), "columns": described.describe_columns(home, dataset)}
 
 
 OPERATIONS = (list_datasets, list_families, show_dataset)

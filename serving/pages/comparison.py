@@ -42,11 +42,13 @@ async def comparison(request: Request) -> Response:
         compared.append(second := await in_thread(serving.registry.get, other))
         pictures, says = await in_thread(_curves, first, second)
     sides = await in_snapshot(request, lambda: [_side(serving.home, served) for served in compared])
+    paid = _paid(sides) if other else []
     mine = first.verified.certificate.form.dataset.name
     others = [line["model"] for line in lines if line["model"] != first.reference and line["verified"]]
     others.sort(key=lambda name: next(line["dataset"] != mine for line in lines if line["model"] == name))
     return page(
         request, "models_compare.html", sides=sides, others=others, other=other, pictures=pictures, says=says,
+        paid=paid,
         command=command("model explain", first.reference, {"compare": other, "out": "both.html"}),
     )  # fmt: skip
 
@@ -54,15 +56,27 @@ async def comparison(request: Request) -> Response:
 def _side(home: Home, served: Served) -> dict[str, Any]:
     """Return what stands in a model's column."""
     certificate = served.verified.certificate
-    judged = pick_judgement(worths(home, certificate.issued))
+    statements = worths(home, certificate.issued)
+    judged = pick_judgement(statements)
     return {
         "reference": served.reference, "dataset": certificate.form.dataset.name,
         "target": served.verified.ensemble.target, "learner": certificate.form.public.learner,
         "epsilon": certificate.headline[0], "delta": certificate.headline[1], "entry": certificate.issued,
-        "edited": len(certificate.ancestors), "features": len(served.verified.ensemble.features), "judged": judged,
+        "edited": len(certificate.ancestors), "features": len(served.verified.ensemble.features),
+        "worths": statements, "judged": judged,
         "metrics": {line["metric"]: line for line in (judged["metrics"][:METRICS] if judged else ())},
         "time": home.ledger.log.entry(certificate.reservation).value["time"],
     }  # fmt: skip
+
+
+def _paid(sides: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the statements by which one of the two was measured beside the other, on the same rows."""
+    found = []
+    for one, other in (sides, sides[::-1]):
+        against = {"model": other["reference"], "certificate": other["entry"]}
+        beside = (each for each in one["worths"] if each.get("against", {}).get("certificate") == other["entry"])
+        found += [statement | {"model": one["reference"], "against": against} for statement in beside]
+    return found
 
 
 def _curves(first: Served, second: Served) -> tuple[list[Markup], str]:

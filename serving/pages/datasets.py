@@ -38,6 +38,7 @@ from training.datasets.drafts.sample import sample_folder
 from training.measuring.profile.release import profiles_of
 from training.planning.job_views import family_to_json, jobs_to_json, problems_of, read_facts
 from training.planning.plans import jobs_left
+from training.rows.schema.described import describe_columns
 
 HTML = "text/html"
 NEWEST_JOBS = 8
@@ -191,6 +192,7 @@ def _dataset(home: Home, name: str, rights: Access, before: int) -> dict[str, An
         "targets": registration.targets,
         "weight": registration.weight,
         "schema": registration.schema,
+        "columns": describe_columns(home, dataset),
         "entry": dataset.seq,
         "version": dataset.version,
         "families": [

@@ -16,18 +16,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.access.grants import ASKING
-from accountant.errors import BudgetRefused, Forbidden, IdempotencyConflict, WrongState
+from accountant.errors import BudgetRefused, Forbidden, IdempotencyConflict, UnknownName, WrongState
 from dpserve_verify.errors import DpserveError, InputError
 from serving.http.rights import NAMED, seen_models
-from serving.http.routes import Door, access, require_dataset, state, with_prices
+from serving.http.routes import Door, access, in_thread, require_dataset, state, with_prices
 from serving.pages.job_form import SENT, SLOW, STALE, body_of
 from serving.pages.parts.commands import command
 from serving.pages.parts.ui import form_fields, page, see_other
 from serving.rest import measurements
 from serving.rest.measurements import Measurement, require_measurable
 from serving.wire.errors import TakesTooLong
+from training.rows.schema.described import describe_columns, example_query
 
 HTML = "text/html"
+EXAMPLE = "select education, count(*), avg(age) from adult group by education"
 BESIDE = ("idempotency_key", "priced")
 
 
@@ -108,8 +110,21 @@ async def _form(
     return page(
         request, "measure_new.html", refusal=refusal, kind=kind, others=others, **words,
         form=form, price=await _price(request, kind, _body(kind, form)),
+        example=await in_thread(_example, request, str(form["dataset"])) if kind is ANSWER else "",
         key=fields.get("idempotency_key") or uuid.uuid4().hex,
     )  # fmt: skip
+
+
+def _example(request: Request, name: str) -> str:
+    """Return a query that the dataset answers, where the caller may ask it; else one of the documentation's."""
+    home, rights = state(request).home, access(request)
+    try:
+        if rights.may(*ASKING, dataset=name):
+            dataset = home.ledger.dataset(name)
+            return example_query(name, describe_columns(home, dataset))
+    except UnknownName:
+        pass
+    return EXAMPLE
 
 
 async def submit(request: Request, kind: Kind) -> Response:

@@ -21,6 +21,7 @@ from dpserve_verify.certificates.bundle import FILES
 from dpserve_verify.certificates.chances import best_guess, factor
 from dpserve_verify.certificates.own_file import own_file
 from dpserve_verify.certificates.plain_words import plain
+from dpserve_verify.certificates.predicate import Predicate
 from dpserve_verify.errors import CertificateRevoked, DpserveError, InputError, VerificationError
 from models.edit.curves import editable
 from models.features.features import CategoricalFeature, Feature, NumericFeature
@@ -29,7 +30,8 @@ from models.parts.answers import before
 from models.store import placing
 from models.store.bundle import CHAMPION, ModelStore
 from models.store.since import growth_since
-from models.worth.statements import judgements, mark, worths
+from models.worth.stated import report_of
+from models.worth.statements import judgements, mark, pick_judgement, worths
 from serving.http.rights import LISTED, NOTHING, READS, may_model, seen_models
 from serving.http.routes import Door, access, in_snapshot, in_thread, state
 from serving.operations.placing import NO_REASON
@@ -317,9 +319,21 @@ def _context(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
         "range": ensemble.target_range,
         "classes": [str(label) for label in ensemble.classes],
         "target": ensemble.target,
-        "worths": worths(home, certificate.issued),
+        **_worth_of(home, certificate.issued, form),
         "files": [{"name": name, "size": len(raw), "says": SAYS[name]} for name, raw in files.content(served).items()],
     }
+
+
+def _worth_of(home: Home, issued: int, form: Predicate) -> dict[str, Any]:
+    """Return all that was measured of a model, the statement that it is judged by, and the report with the pictures of
+    that one, where its rows are of the people whom the certificate of the model speaks of.
+    """
+    statements = worths(home, issued)
+    judged = pick_judgement(statements)
+    head, report = judged or next(iter(statements), None), None
+    if judged is not None and judged["dataset"] == form.dataset.name:
+        report = report_of(judged, form.claim.unit.contributions)
+    return {"worths": statements, "head": head, "judged": judged, "report": report}
 
 
 def _values(feature: Feature) -> str:

@@ -192,7 +192,11 @@ CHARGES = record(
     {"delta": record({"apart": DECIMAL, "spent": DECIMAL})},
     says="releases made elsewhere that were charged to it, the newest first, and their share of what is most used",
 )
-_DETAILS = {"quotas": array(QUOTA), "forecast": FORECAST, "archived": _ARCHIVED, "charges": CHARGES}
+_LISTED = dict.fromkeys(("range", "values", "missing"), array(TEXT))
+_COLUMN = record(dict.fromkeys(("name", "role", "type"), TEXT), _LISTED)
+_DETAILS = {
+    "columns": array(_COLUMN), "quotas": array(QUOTA), "forecast": FORECAST, "archived": _ARCHIVED, "charges": CHARGES,
+}  # fmt: skip
 DATASET = record({**_DATASET, **_DETAILS}, _RECORDS)
 
 # Jobs

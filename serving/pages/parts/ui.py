@@ -6,7 +6,7 @@ address under /ui, which answers with `see_other`. Scripts only add to what work
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -108,6 +108,16 @@ def clock(time: str) -> str:
     return f"{int(number)} {months[int(month) - 1]} {year}, {rest[:5]} UTC"
 
 
+def _lines_of(thresholds: Sequence[Mapping[str, Any]], *names: str) -> list[list[tuple[float, float]]]:
+    """Return a line of points for each figure, by the threshold at which it has a value."""
+    known = [[row for row in thresholds if row[name]["value"]] for name in names]
+    points = [
+        [(float(row["threshold"]), min(1.0, float(row[name]["value"]))) for row in rows]
+        for name, rows in zip(names, known, strict=True)
+    ]
+    return [line for line in points if line]
+
+
 def _environment() -> Environment:
     brought = (Path(package.__file__).parent for package in extensions.load("templates"))
     environment = Environment(
@@ -120,6 +130,7 @@ def _environment() -> Environment:
     environment.filters |= {"figure": figure, "percent": percent, "clock": clock, "count": lambda number: f"{number:,}"}
     environment.filters |= {"rooms": rooms, "room": partial(room_words, epsilon="ε")}
     environment.filters |= {"short_reason": short_reason, "short_figures": short_figures}
+    environment.filters |= {"lines_of": _lines_of}
     environment.globals |= {"static": static_files.address, "job_states": STATES, "in_campaign": IN_CAMPAIGN}
     return environment
 

@@ -81,10 +81,75 @@ const dpserve = {
   };
   addEventListener("hashchange", unfold);
   unfold();
-  // A form is sent once, however often its button is pressed.
-  document.addEventListener("submit", event => {
-    if (event.defaultPrevented || event.target.dataset.sent) { if (event.target.dataset.sent) event.preventDefault(); return; }
-    if (event.target.method === "post") event.target.dataset.sent = "yes";
+  // Where the server is away, slow, or signed this browser out elsewhere, that is said, and what was asked is asked again.
+  const AGAIN = 3000, SLOW = 3000, MOST = 60_000, PASSING = [408, 429, 502, 503, 504];
+  const WORDS = {
+    away: "The server does not answer. What you typed is still here; it is asked again.",
+    slow: "The server is slow; this goes on.",
+    late: "The server did not answer in time. Nothing was sent; press once more.",
+    gone: "The server does not answer. Nothing was sent, and what you typed is still here; press once more.",
+    out: "You were signed out elsewhere. What you typed is still here: sign in in another tab, and press once more.",
+    wrong: "The server refused what this page asked. Reload it.",
+    changed: "What stands here has changed meanwhile. Nothing was sent; look at it and press once more.",
+  };
+  const notice = document.getElementById("away");
+  const tell = (what, words = WORDS[what] ?? "") => {
+    if (notice.dataset.what === (what ?? "")) return;
+    notice.dataset.what = what ?? "";
+    notice.querySelector("span").textContent = words;
+    notice.querySelector("a").hidden = what !== "out";
+    notice.hidden = !what;
+  };
+  const asked = new WeakMap(); // by what asks: its question on the way, or a mark of one that failed
+  document.addEventListener("htmx:beforeRequest", ({ detail: { elt, xhr } }) => {
+    asked.set(elt, xhr);
+    setTimeout(() => { if (asked.get(elt) === xhr && elt.isConnected) tell("slow"); }, SLOW);
   });
-  addEventListener("pageshow", () => { for (const form of document.forms) delete form.dataset.sent; });
+  document.addEventListener("htmx:beforeOnLoad", event => {
+    const { elt, xhr, target } = event.detail;
+    if (asked.get(elt) !== xhr) return;
+    const out = xhr.status === 401 || new URL(xhr.responseURL).pathname === "/ui/login";
+    if (out) event.preventDefault(); // the page to sign in at is no part of this one
+    if (!out && xhr.status >= 400) return;
+    asked.delete(elt);
+    target?.toggleAttribute("data-old", out);
+    tell(out ? "out" : "");
+  });
+  const failed = ({ detail: { elt, xhr, target, pathInfo, requestConfig } }) => {
+    if (asked.get(elt) !== xhr) return; // a newer question took its place
+    const mark = {}, passes = !xhr.status || PASSING.includes(xhr.status);
+    asked.set(elt, mark);
+    target?.toggleAttribute("data-old", true);
+    tell(passes ? "away" : "wrong");
+    if (passes && requestConfig.verb === "get") setTimeout(() => {
+      if (elt.isConnected && asked.get(elt) === mark) htmx.ajax("get", pathInfo.requestPath, { source: elt, target });
+    }, AGAIN);
+  };
+  for (const kind of ["sendError", "timeout", "responseError"]) document.addEventListener(`htmx:${kind}`, failed);
+  const hears = async () => {
+    const slow = setTimeout(() => tell("slow"), SLOW);
+    try {
+      const answer = await fetch("/ui/", { redirect: "manual", cache: "no-store", headers: { Accept: "application/json" }, signal: AbortSignal.timeout(MOST) });
+      return answer.status === 401 ? "out" : PASSING.includes(answer.status) ? "late" : "";
+    } catch (error) {
+      return error.name === "TimeoutError" ? "late" : "gone";
+    } finally {
+      clearTimeout(slow);
+    }
+  };
+  // A form is sent once, however often its button is pressed, and only to a server that answers.
+  document.addEventListener("submit", async event => {
+    const form = event.target, button = event.submitter, path = new URL(form.action).pathname;
+    if (event.defaultPrevented || (button?.getAttribute("formmethod") ?? form.method) !== "post" || path.startsWith("/ui/log")) return;
+    if (form.dataset.heard) { delete form.dataset.heard; return; }
+    event.preventDefault();
+    if (form.dataset.sent) return;
+    form.dataset.sent = "yes";
+    const trouble = await hears() || (button && !button.isConnected ? "changed" : "");
+    tell(trouble);
+    if (trouble) { delete form.dataset.sent; return; }
+    form.dataset.heard = "yes";
+    form.requestSubmit(button);
+  });
+  addEventListener("pageshow", () => { for (const form of document.forms) { delete form.dataset.sent; delete form.dataset.heard; } });
 })();

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from urllib.parse import quote
 
 import pytest
 from browser import COUNTED, chromium, new_page, no_faults, no_serious_findings, no_sideways_scroll, predict_file
@@ -101,6 +102,13 @@ def test_sample_data_is_registered_by_one_button_and_marked(site):
     assert (str(dataset.budget.epsilon), str(dataset.holdout)) == ("3", "0.2")
     assert note_of(site.home.path, "dataset", "adult") == Note(sample.WORDS, ("sample",))
     assert re.search(r"adult sample ", words(site.page("/ui/datasets")))
+    shown = words(site.page("/ui/datasets/adult"))
+    assert "income target categorical <=50K, >50K" in shown
+    assert "age feature numeric 17 to 90" in shown
+    asks = re.search("Like: (select .*? group by [a-z_]+)", words(site.page("/ui/answers/new?dataset=adult")))[1]
+    assert asks == "select income, count(*), avg(age) from adult group by income"
+    priced = site.page(f"/ui/answers/new?dataset=adult&epsilon=0.1&select={quote(asks)}")
+    assert "counts right within" in words(priced), "the example is one that the dataset answers"
     again = site.send("/ui/drafts/sample").headers["location"]
     steps.work(site.home.path)
     assert "adult" in words(site.page(again))
@@ -167,12 +175,17 @@ def test_from_an_empty_home_to_an_evaluated_model_in_a_browser_alone(tmp_path, m
         expect(page.get_by_role("heading", name=f"{name}@1")).to_be_visible()
         counted = page.evaluate("JSON.parse(sessionStorage.counted)")
         assert (len(counted["click"]), len(counted["change"])) == (CLICKS, INPUTS), counted
-        page.wait_for_function("fetch(location.href).then(a => a.text()).then(t => t.includes('auroc'))", polling=500)
+        until(lambda: "ROC curve" in page.request.get(page.url).text(), "the evaluation is entered, and drawn")
+        page.reload()
+        expect(page.locator("svg[aria-label^='ROC curve']")).to_be_visible()
+        page.goto("/ui/datasets/" + name)
+        columns = page.get_by_label("Columns", exact=True).locator("tbody tr").all_inner_texts()
+        assert {each.partition("\t")[0] for each in columns} == {*bank.columns} - bank.ignored | {bank.client}
+        page.go_back()
         no_sideways_scroll(page)
         no_serious_findings(page)
 
         month = bank.make(tmp_path / f"next.{bank.file.partition('.')[2]}", 300, seed=12)
-        page.reload()
         page.get_by_role("heading", name="Predict a file").click()
         text, said = predict_file(page, month)
         assert said.startswith("Predicted"), said

@@ -156,6 +156,50 @@ def test_a_price_that_failed_is_asked_for_again(page):
     page.faults.clear()  # the one that was made to fail
 
 
+def test_a_form_says_what_hinders_it_and_goes_on(page, server):
+    """The server is away, signed this browser out elsewhere, or is slow: nothing that was typed is lost, nothing is
+    sent twice, and a price that could not be asked for comes by itself.
+    """
+    before, notice = len(jobs(server)), page.locator("#away")
+    page.goto(f"{FORM}&epsilon=0.011")
+    button = page.get_by_role("button", name=re.compile(r"^Train \("))
+    expect(button).to_be_enabled()
+    expect(notice).to_be_hidden()
+    page.context.set_offline(True)
+    page.get_by_label("ε, the price").fill("0.012")
+    expect(notice).to_contain_text("The server does not answer. What you typed is still here; it is asked again.")
+    assert page.locator("#price[data-old]").count() == 1, "the old price does not look like that of what is typed"
+    no_serious_findings(page)
+    page.context.set_offline(False)
+    expect(page.get_by_role("button", name="Train (ε 0.012)")).to_be_enabled()
+    expect(notice).to_be_hidden()
+    assert page.locator("[data-old]").count() == 0
+    page.context.set_offline(True)
+    button.click()
+    expect(notice).to_contain_text("Nothing was sent, and what you typed is still here; press once more.")
+    page.context.set_offline(False)
+
+    signed_in_by = page.context.cookies()
+    page.context.clear_cookies()
+    page.get_by_label("ε, the price").fill("0.013")
+    expect(notice).to_contain_text("You were signed out elsewhere.")
+    expect(page.get_by_role("heading", name="New job")).to_be_visible()
+    button.click(force=True)
+    assert len(jobs(server)) == before
+    page.context.add_cookies(signed_in_by)
+    page.get_by_label("ε, the price").press("Enter")
+    expect(page.get_by_role("button", name="Train (ε 0.013)")).to_be_enabled()
+    expect(notice).to_be_hidden()
+
+    page.route("**/ui/", lambda route: (page.wait_for_timeout(4000), route.continue_()))
+    button.click()
+    expect(notice).to_contain_text("The server is slow; this goes on.")
+    page.wait_for_url(re.compile(r"/ui/jobs/\d+$"))
+    page.unroute("**/ui/")
+    assert len(jobs(server)) == before + 1
+    page.faults.clear()  # what was made to fail
+
+
 def test_the_parameters_follow_the_learner_and_several_values_are_private_tuning(page):
     page.goto(f"{FORM}&epsilon=0.2")
     page.get_by_label("Learner").select_option("forest")

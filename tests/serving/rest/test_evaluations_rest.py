@@ -8,6 +8,7 @@ from decimal import Decimal
 import ledgers
 import pytest
 from in_process import site_at
+from pages_in_process import words
 
 from accountant.access import grants
 from accountant.access.grants import access_of
@@ -20,6 +21,7 @@ from models.worth.words import short_figures
 from serving.app import DOORS
 from serving.operations import Caller
 from serving.operations.jobs import plan_job
+from serving.pages import comparison
 from serving.pages import jobs as job_pages
 from serving.pages import models as pages
 from serving.pages.job_form import Form, price_of
@@ -33,7 +35,7 @@ from training.requests import JobRequest
 def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
     ledgers.prepared()  # the files
     files = ledgers.scratch() / "files"
-    with site_at(tmp_path / "home", (*DOORS, *pages.DOORS, *job_pages.DOORS)) as site:
+    with site_at(tmp_path / "home", (*DOORS, *pages.DOORS, *comparison.DOORS, *job_pages.DOORS)) as site:
         home: Home = site.home
         rows = files / "rows.parquet", files / "schema.yaml"
         budget = Budget.of("2", "0.00001")
@@ -87,6 +89,10 @@ def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
             "accuracy_difference",
         )
         site.look()
+        beside = words(site.ask("GET", "/ui/models/adult@2/compare?with=adult@1", cookie))
+        assert "Which is better, on the same rows adult@1, measured beside adult@2:" in beside
+        assert "better than adult@2, entry" in beside
+        assert "nobody measured it" not in beside
         chief = site.token("chief", "promote")
         place, wants = "/v1/models/adult/promote", {"version": 2, "if_better": True}
         unshown = site.bear(chief, "POST", place, json=wants)
