@@ -90,6 +90,8 @@ class ServingState:
             self._seen, self._away = now, False
             last_look.keep(self._home, known, self.registry, now)
         except LedgerUnavailable as error:
+            if self._seen == float("-inf"):  # the database went away in the middle of the first look: it is none
+                self._rights = None
             self._go_by_last_look()
             if self._rights is None:
                 self._note(f"{error.code}: {error.message}")

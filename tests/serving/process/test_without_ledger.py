@@ -199,6 +199,25 @@ def test_one_that_begins_in_an_outage_predicts_by_what_was_seen_last_and_admits_
     assert far.site.bear(far.secrets["all"], "GET", "/v1/datasets").status_code == 200
 
 
+def test_one_whose_first_look_is_cut_in_the_middle_predicts_by_what_was_seen_last(far, monkeypatch):
+    """Rights were read, and models were not: that is no look."""
+    far.state.refresh()
+    begun = state.ServingState()
+    look_at_models = begun.registry.refresh
+
+    def cut(*about):
+        far.wire.silent.set()
+        look_at_models(*about)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(begun.registry, "refresh", cut)
+        begun.refresh()
+    assert (begun.problem, begun.is_away, begun._last is not None) == ("", True, True)
+    far.wire.silent.clear()
+    begun.refresh()
+    assert (begun.problem, begun.is_away, begun._last) == ("", False, None)
+
+
 @pytest.mark.parametrize(
     "wrong", ["old", "of the future", "of another start", "changed", "of another key", "of another version", "no mark"]
 )
