@@ -36,10 +36,8 @@ SHARE, FAINT_SHARE, FAINT = Fraction(1, 20), Fraction(1, 10), 500.0  # of the bu
 FINER = 8  # cells are counted for each bin that shall come of them
 MUCH_NOISE = 0.05  # of the records: from there on wider parts are counted first, which noise hides less
 MASS = 0.75  # of the cut points fall where rows are found, the others evenly
-EACH, BLOCKS = (
-    64,
-    16,
-)  # cells, at least, that a part is counted in where rows are seen; of more of them blocks are judged
+EACH = 64  # cells, at least, that a part is counted in where rows are seen
+BLOCKS = 16  # of a part of more cells, which are judged before their cells
 CLEAR = 10.0  # times what noise adds up to in the cells of a part, its rows are: so many cells it may have
 UNSEEN = 0.05  # of what is cut evenly elsewhere, where no rows are seen
 ABOVE = 3.0  # standard deviations of noise that a cell stands above its neighbours where rows share its value
