@@ -44,7 +44,7 @@ class Curve:
 class Report:
     """`facts`: sentences on what was measured, how, and by whose word; `metrics`: as statements have them, `low` and
     `high` absent where a figure has no interval; `body`: all of it for programs; `thresholds`: of two classes, what
-    holds at each.
+    holds at each, where the `second` is told.
     """
 
     title: str
@@ -53,11 +53,12 @@ class Report:
     curves: tuple[Curve, ...]
     body: dict[str, Any]
     thresholds: Sequence[dict[str, Any]] = ()
+    second: str = ""
 
 
-def curves_of(counts: Floats, middles: Floats) -> tuple[Curve, ...]:
-    """Draw, for two classes, from records by true class and bin (2, bins), the ROC curve, and how often class 1 is true
-    in each bin beside its probability. Noise may put counts below zero: these are taken as none.
+def curves_of(counts: Floats, middles: Floats, classes: Sequence[Any]) -> tuple[Curve, ...]:
+    """Draw, for two `classes`, from records by true class and bin (2, bins), the ROC curve, and how often the second is
+    true in each bin beside its probability. Noise may put counts below zero: these are taken as none.
     """
     zeros, ones = np.maximum(counts, 0.0)[:, ::-1]
     if not zeros.sum() or not ones.sum():
@@ -66,9 +67,10 @@ def curves_of(counts: Floats, middles: Floats) -> tuple[Curve, ...]:
     shown = [bin for bin in range(counts.shape[1]) if counts[:, bin].sum() >= 20 and (counts[:, bin] >= 0).all()]
     rates = tuple((float(middles[bin]), float(counts[1, bin] / counts[:, bin].sum())) for bin in shown)
     roc = tuple(zip(false.tolist(), true.tolist(), strict=True))
-    curves = (Curve("ROC curve", "share of class 0 that is told as class 1", "share of class 1 that is", roc),)
+    first, second = (f"“{label}”" for label in classes)
+    curves = (Curve("ROC curve", f"share of {first} that is told as {second}", f"share of {second} that is", roc),)
     return (
-        (*curves, Curve("Calibration", "probability that the model tells", "how often it is so", rates))
+        (*curves, Curve("Calibration", f"probability of {second} that the model tells", "how often it is so", rates))
         if shown
         else curves
     )

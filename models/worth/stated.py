@@ -182,16 +182,19 @@ def _same(declared: Sequence[dict[str, Any]], derived: Sequence[dict[str, Any]])
     )
 
 
-def report_of(body: dict[str, Any], contributions: int) -> Report:
-    """Return a statement, as programs have it, as a report with its pictures and what holds at every threshold."""
-    histogram = body["histogram"]
+def report_of(body: dict[str, Any], contributions: int, classes: Sequence[Any] | None) -> Report:
+    """Return a statement, as programs have it, as a report with its pictures and what holds at every threshold.
+    `classes`: those of the model; None: it predicts a number.
+    """
+    histogram, second = body["histogram"], ""
     curves: tuple[Curve, ...] = ()
     at_each: list[dict[str, Any]] = []
-    if histogram["kind"] == "binary":
-        layout = Layout(("0", "1"), float(histogram["link"]), bins=histogram["columns"])
+    if histogram["kind"] == "binary" and classes:
+        layout = Layout(tuple(map(str, classes)), float(histogram["link"]), bins=histogram["columns"])
+        second = str(classes[1])
         groups = len(histogram.get("groups", {"names": [""]})["names"])  # of all together: each brings its noise
         counts = np.array(histogram["counts"]).reshape(groups, layout.size).sum(axis=0)
-        curves = curves_of(layout.table(counts), layout.middles)
+        curves = curves_of(layout.table(counts), layout.middles, classes)
         at_each = thresholds(
             layout, counts.tolist(), Noise(groups * float(histogram["variance"]), float(LEVEL), contributions)
         )
@@ -206,4 +209,4 @@ def report_of(body: dict[str, Any], contributions: int) -> Report:
         f"Intervals of level {body['level']} count how the rows were drawn and the noise that was added.{by}",
     )
     title = f"What {body['model']} is worth on {body['dataset']}"
-    return Report(title, facts, body["metrics"], curves, body | {"thresholds": at_each}, at_each)
+    return Report(title, facts, body["metrics"], curves, body | {"thresholds": at_each}, at_each, second)

@@ -175,7 +175,9 @@ def evaluate(
     with show_busy(f"evaluating {name} on {given['dataset']}"):
         body, stated = backend().measurements.measure(request)
     if out is not None:
-        _write_report(worth_stated.report_of(body["worth"], stated.form.claim.unit.contributions), out)
+        _write_report(
+            worth_stated.report_of(body["worth"], stated.form.claim.unit.contributions, stated.form.model.classes), out
+        )
     show(json, body, worth_text(body["worth"]))
     note(f"{left_words(body['left'], 'evaluation')}. Signed: {body['statement']}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -319,12 +319,12 @@ def _context(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
         "range": ensemble.target_range,
         "classes": [str(label) for label in ensemble.classes],
         "target": ensemble.target,
-        **_worth_of(home, certificate.issued, form),
+        **_worth_of(home, certificate.issued, form, ensemble.classes),
         "files": [{"name": name, "size": len(raw), "says": SAYS[name]} for name, raw in files.content(served).items()],
     }
 
 
-def _worth_of(home: Home, issued: int, form: Predicate) -> dict[str, Any]:
+def _worth_of(home: Home, issued: int, form: Predicate, classes: Sequence[Any]) -> dict[str, Any]:
     """Return all that was measured of a model, the statement that it is judged by, and the report with the pictures of
     that one, where its rows are of the people whom the certificate of the model speaks of.
     """
@@ -332,7 +332,7 @@ def _worth_of(home: Home, issued: int, form: Predicate) -> dict[str, Any]:
     judged = pick_judgement(statements)
     head, report = judged or next(iter(statements), None), None
     if judged is not None and judged["dataset"] == form.dataset.name:
-        report = report_of(judged, form.claim.unit.contributions)
+        report = report_of(judged, form.claim.unit.contributions, classes)
     return {"worths": statements, "head": head, "judged": judged, "report": report}
 
 

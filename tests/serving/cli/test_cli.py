@@ -185,6 +185,7 @@ def test_dataset_show_has_the_keys_programs_rely_on(home, said):
     assert body.pop("archived") is False
     assert body.pop("forecast").keys() == {"share_per_day", "days_left", "used_up_on"}
     assert body.pop("charges")["count"] == 0  # of one dataset alone, as quotas are
+    assert [each["role"] for each in body.pop("columns")].count("target") == 1
     assert said("dataset", "list")[1] == {"datasets": [body], "next": None}
     ENGINE.forget()
     assert said("dataset", "list")[1] == {"datasets": [body], "next": None}  # worked out again, for programs
@@ -283,7 +284,14 @@ def test_draft_is_not_accepted_as_it_is(home, files, tmp_path, said):
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("x.csv", ""), ("x.parquet", "no"), ("x.doc", "a,b"), ("none.csv", None)]
+    ("name", "content"),
+    [
+        ("x.csv", ""),
+        ("x.parquet", "no"),
+        ("x.doc", "%PDF-1.7"),
+        ("x.html", " <!DOCTYPE HTML>"),
+        ("none.csv", None),
+    ],
 )
 def test_draft_of_what_is_no_table(tmp_path, said, name, content):
     if content is not None:

@@ -176,4 +176,4 @@ def _figures(
         }
     layout = layout_of(ensemble)
     counts = np.bincount(layout.cells(scores, answers).ravel(), minlength=layout.size).reshape(2, BINS)
-    return found, curves_of(counts.astype(np.float64), layout.middles)
+    return found, curves_of(counts.astype(np.float64), layout.middles, ensemble.classes)

@@ -25,6 +25,10 @@ _KINDS = {
     b"$FL2@(#)": ".sav", b"$FL3@(#)": ".zsav", b"<stata_dta>": ".dta", b"HEADER RECORD*******L": ".xpt",
     b"\0" * 12 + b"\xc2\xea\x81\x60": ".sas7bdat",
 }  # fmt: skip
+_DOCUMENTS = {
+    b"%pdf-": "a PDF", b"{\\rtf": "a document of RTF", b"<!doctype html": "a page of HTML",
+    b"<html": "a page of HTML", b"<?xml": "XML",
+}  # fmt: skip
 _SHEETS = {"[Content_Types].xml": ".xlsx", "mimetype": ".ods"}  # members of archives that are workbooks
 _WIDE = (b"\xff\xfe", b"\xfe\xff")  # how texts of two bytes a letter begin
 _DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError)
@@ -32,7 +36,7 @@ _DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, Not
 
 def kind_of_bytes(path: Path) -> str:
     """Return the ending that a file should have by what it begins with, "" where that is no known kind; .csv of text.
-    DataError where it is a database of DuckDB's, which is asked.
+    DataError where it is a database of DuckDB's, which is asked, or a document.
     """
     with path.open("rb") as file:
         start = file.read(4096)
@@ -44,6 +48,9 @@ def kind_of_bytes(path: Path) -> str:
         with suppress(*_DAMAGED), zipfile.ZipFile(path) as archive:
             names = {*archive.namelist()}
             return next((kind for member, kind in _SHEETS.items() if member in names), ".zip")
+    head = start.removeprefix(b"\xef\xbb\xbf").lstrip()[:20].lower()
+    if document := next((name for mark, name in _DOCUMENTS.items() if head.startswith(mark)), ""):
+        raise DataError(f"data={path.name}: is {document} and no table; save the table in it as .csv or .xlsx")
     zeros = sorted(half.count(0) / max(1, len(half)) for half in (start[::2], start[1::2]))
     is_wide = start.startswith(_WIDE) or (zeros[0] < 0.01 and zeros[1] > 0.5)
     return ".csv" if start and (b"\0" not in start or is_wide or _packing_of(start)) else ""
