@@ -705,7 +705,7 @@ def test_of_many_features_the_first_are_shown_and_the_others_found(page):
     ):  # that were measured: a dozen features that noise alone moves, and fourteen
         opened(page, name)
         expect(page.locator("#worth > details > summary")).to_contain_text("auroc")
-        assert page.evaluate(height) <= 3 * 900, name
+        assert page.evaluate(height) <= 4 * 900, name  # with three pictures of what it is worth
 
 
 def test_a_file_is_predicted_in_the_browser(page, server, tmp_path):
