@@ -506,7 +506,7 @@ def test_dataset_and_models(server):
     (dataset,) = server.get("/v1/datasets", scope="audit").json()["datasets"]
     shown = server.get("/v1/datasets/adult", scope="train").json()
     assert dataset == {name: shown[name] for name in dataset}
-    assert shown.keys() - dataset.keys() == {"quotas", "forecast", "archived", "charges"}
+    assert shown.keys() - dataset.keys() == {"quotas", "forecast", "archived", "charges", "columns"}
     assert {"total", "reserved", "spent", "left", "jobs_left"} <= dataset["budget"].keys()
     assert dataset["budget"]["jobs_left"].keys() == {"lazybb", "lazybb-tree", "ebm", "bdpe", "forest"}
     assert "records" not in dataset  # private under add-remove
