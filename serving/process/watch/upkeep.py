@@ -1,6 +1,6 @@
 """Metrics of what an operator keeps up: disks, the certificate that is served, backups, schedules, witnesses.
 
-Nothing of it depends on the rows: times and sizes of files, and what entries of the ledger say.
+Nothing of it depends on the rows: times of files, coarse sizes of disks, and what entries of the ledger say.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from dpserve_verify.log.witnessed import read_witnessed
 if TYPE_CHECKING:
     from accountant.log.entries import Signed
 
+DISK_STEPS = 100  # of a disk: finer figures would tell how many rows were registered
 UNREADABLE = "(the policy cannot be read)"  # in place of the names of witnesses
 
 
@@ -45,7 +46,7 @@ class MachineGauges(Collector):
         free = GaugeMetricFamily(
             "dpserve_disk_free_bytes",
             "Bytes that are left to this user on the disk of the home, and on this machine's own (DPSERVE_LOCAL) where "
-            "that is another.",
+            "that is another, in steps of a hundredth of it: not how much a file of rows takes.",
             labels=["folder"],
         )
         size = GaugeMetricFamily(
@@ -56,8 +57,10 @@ class MachineGauges(Collector):
                 about = os.statvfs(folder)
             except OSError:  # it is away, and all else is said
                 continue
-            free.add_metric([name], about.f_bavail * about.f_frsize)
-            size.add_metric([name], (about.f_blocks - about.f_bfree + about.f_bavail) * about.f_frsize)
+            whole = (about.f_blocks - about.f_bfree + about.f_bavail) * about.f_frsize
+            step = max(1, whole // DISK_STEPS)
+            free.add_metric([name], about.f_bavail * about.f_frsize // step * step)
+            size.add_metric([name], whole)
         yield from (free, size)
         ends = GaugeMetricFamily(
             "dpserve_tls_not_after_timestamp_seconds", "When the certificate that this server serves ends."
