@@ -145,11 +145,16 @@ const dpserve = {
     event.preventDefault();
     if (form.dataset.sent) return;
     form.dataset.sent = "yes";
-    const trouble = await hears() || (button && !button.isConnected ? "changed" : "");
+    const content = () => new URLSearchParams(new FormData(form)).toString(); // with the mark of the price that was seen
+    const label = each => each.textContent.trim(); // a panel that was drawn anew and says the same has the same button
+    const same = each => each.type === "submit" && each.name === button.name && each.value === button.value && label(each) === label(button);
+    const seen = content(), silent = await hears();
+    const still = !button || button.isConnected ? button : [...form.elements].find(same);
+    const trouble = silent || (content() === seen && !button === !still ? "" : "changed");
     tell(trouble);
     if (trouble) { delete form.dataset.sent; return; }
     form.dataset.heard = "yes";
-    form.requestSubmit(button);
+    form.requestSubmit(still);
   });
   addEventListener("pageshow", () => { for (const form of document.forms) { delete form.dataset.sent; delete form.dataset.heard; } });
 })();

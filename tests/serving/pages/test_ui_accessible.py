@@ -357,15 +357,16 @@ def test_a_grant_is_made_looked_at_and_revoked(page, server):
     page.get_by_label("May", exact=True).select_option("predict")
     page.get_by_label("On", exact=True).select_option("model")
     page.get_by_role("button", name="Grant it").click()
-    assert "for everything it stays empty" in page.get_by_role("alert").inner_text()  # and what was typed stands there
+    expect(page.get_by_role("alert")).to_contain_text("for everything it stays empty")  # what was typed stands
     page.faults.remove("Failed to load resource: the server responded with a status of 400 (Bad Request)")
     page.get_by_label("Name", exact=True).fill("adult")
     page.get_by_role("button", name="Grant it").click()
+    until(lambda: grants.grants(ledger)[-1].principal == "team-n", "it is granted")
     made = grants.grants(ledger)[-1]
     assert (made.principal, made.scope, made.on) == ("team-n", "predict", {"model": "adult"})
     until(lambda: {each["name"] for each in listed(server, secret) or ()} == {"adult"}, "its token sees that model")
     page.get_by_role("link", name=f"Grant {made.index}: what would stop with it").click()
-    assert "The token night could no longer predict on model adult" in page.locator("main").inner_text()
+    expect(page.locator("main")).to_contain_text("The token night could no longer predict on model adult")
     page.get_by_label("Why").fill("the night is over")
     page.get_by_role("button", name="Revoke it permanently").click()
     page.get_by_text("ended by").wait_for()
