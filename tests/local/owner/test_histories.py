@@ -14,7 +14,7 @@ from offices import cosigned, witness_policy
 
 from accountant.home import Home
 from accountant.log import collect
-from accountant.store.store import checkpoints
+from accountant.store.store import page_of_checkpoints
 from dpserve_verify.errors import CertificateInvalid, DpserveError, InputError, LedgerInvalid, OtherHistory
 from dpserve_verify.log.notes import parse_checkpoint
 from dpserve_verify.log.seen_checkpoints import SeenCheckpoints
@@ -76,7 +76,7 @@ def answer(settings: Settings, home: Home, name: str, number: int = 0, **changes
 def early(home: Home) -> tuple[int, str]:
     """A checkpoint of its first entries, and their number."""
     with home.ledger.log.database.reading() as connection:
-        return next(iter(checkpoints(connection, 3, 1)))
+        return page_of_checkpoints(connection, 3, 1)[0]
 
 
 def spent(settings: Settings) -> list[str]:
