@@ -80,7 +80,8 @@ def answer(draw: random.Random, group: ColumnGroup) -> ColumnAnswer:
         return ColumnAnswer(group.columns, "ignore")
     if group.kinds:
         kind = draw.choice([*group.kinds])
-        return ColumnAnswer(group.columns, "feature", group.kinds[kind], "" if kind == group.type else kind)
+        public = group.kinds[kind] or PUBLIC.get(kind, "")  # of a day in digits a person says the range by either
+        return ColumnAnswer(group.columns, "feature", public, "" if kind == group.type else kind)
     written = draw.choice(group.choices) if group.choices else ""
     year = "1930" if group.has_short_year(written) else ""
     public = PUBLIC.get(group.type, "north, south") if group.wants else ""
