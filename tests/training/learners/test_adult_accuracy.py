@@ -1,7 +1,7 @@
 """Accuracy on Adult's own test file, at the bounds that are promised. Real rows, real noise, fresh at every run.
 
 One fit, measured over 300 to 400 of them (mean, standard deviation): AUROC .8928, .0027 at epsilon .1 and .9042, .0011
-at .5; accuracy of the pure fits .8176, .0156 (.05), .8252, .0133 (.1), .8402, .0043 (.4), with a tail to the left. The
+at .5; accuracy of the pure fits .8130, .0146 (.05), .8225, .0095 (.1), .8402, .0043 (.4), with a tail to the left. The
 mean of as many fits as are made here lies at least 5 of its own standard deviations above its bound: a false alarm has
 a probability below 1e-5 in each test.
 """
@@ -59,10 +59,10 @@ def test_auroc_by_defaults(epsilon, bound, runs):
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("epsilon", "density", "rate", "rounds", "bound", "runs"),
-    [("0.05", 0.5, 0.5, 9, 0.80, 40), ("0.1", 0.5, 0.35, 19, 0.82, 180), ("0.4", 0.45, 0.45, 39, 0.83, 12)],
+    [("0.05", 0.5, 0.5, 9, 0.80, 40), ("0.1", 0.5, 0.35, 19, 0.82, 400), ("0.4", 0.45, 0.45, 39, 0.83, 12)],
 )
 def test_accuracy_of_the_pure_form_at_the_settings_of_the_paper(epsilon, density, rate, rounds, bound, runs):
-    """Replace-one, delta 0, settings of the paper's Table 8. False alarm: 1e-5."""
+    """Replace-one, delta 0, settings of the paper's Table 8, numbers cut as declared. False alarm: 1e-5."""
     settings = {"density": density, "rate": rate, "rounds": rounds, "relation": "replace-one", "delta": "0"}
-    fits = scores_of_fits(runs, epsilon=epsilon, **settings)
+    fits = scores_of_fits(runs, epsilon=epsilon, cuts="declared", **settings)
     assert np.mean([accuracy_score(adult()[3], scores > 0) for scores in fits]) >= bound
