@@ -14,7 +14,7 @@ DpserveError                 exit 1
 │   │   └── CameBetween               another registration or block came meanwhile: the caller begins again
 │   └── IdempotencyConflict           an idempotency key came again with another body
 ├── NotInvited               exit 2   a report by nobody whom its campaign asked
-├── BudgetRefused            exit 3   asked, spent, left and what would fit, all public
+├── BudgetRefused            exit 3   of `dpserve_verify.errors`: the client and notebooks raise the same
 ├── Forbidden                exit 3   whoever asks has no grant for it; names scope, object and how it is granted
 ├── VerificationError        exit 4
 │   ├── EntryRefused                  the auditor's rule refuses an entry before it is written
@@ -108,14 +108,6 @@ class NotInvited(DpserveError):
     code = "not_invited"
     remedy = "answer the campaign that asked you, once, with the invitation as it came"
     exit_code = 2
-
-
-class BudgetRefused(DpserveError):
-    """The job would take more than a budget or a quota leaves. `details` has what was asked, left and would fit."""
-
-    code = "budget_refused"
-    remedy = "ask for at most what `details.would_fit` says; nothing was spent"
-    exit_code = 3
 
 
 class Forbidden(DpserveError):

@@ -13,8 +13,21 @@ ServiceError                 any answer that is not a success: status, code, mes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
+
+from dpserve_verify.errors import BudgetRefused
+
+__all__ = [
+    "BadInput",
+    "BudgetRefused",
+    "JobFailed",
+    "NotAllowed",
+    "ServiceError",
+    "TooManyRequests",
+    "Unavailable",
+    "UnknownName",
+    "error_of",
+]
 
 
 class ServiceError(Exception):
@@ -37,14 +50,8 @@ class NotAllowed(ServiceError):
     """No token that is good (401), or one without this scope (403)."""
 
 
-class BudgetRefused(ServiceError):
-    """Nothing was spent."""
-
-    @property
-    def would_fit(self) -> Decimal | None:
-        """Return the largest epsilon that this learner could still get at this delta; None where there is none."""
-        fits = self.details.get("would_fit")
-        return None if fits is None or "epsilon" not in fits else Decimal(fits["epsilon"])
+class BudgetRefusedByService(ServiceError, BudgetRefused):
+    """Nothing was spent. It is caught as BudgetRefused, the one of notebooks and homes as well."""
 
 
 class TooManyRequests(ServiceError):
@@ -59,7 +66,7 @@ class JobFailed(ServiceError):
     """`details["job"]`: its number. A job that had started keeps its budget."""
 
 
-_BY_CODE = {"budget_refused": BudgetRefused}
+_BY_CODE = {"budget_refused": BudgetRefusedByService}
 _BY_STATUS = {401: NotAllowed, 403: NotAllowed, 404: UnknownName, 429: TooManyRequests}
 
 

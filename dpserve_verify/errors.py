@@ -3,6 +3,7 @@
 DpserveError                 exit 1
 ├── InputError               exit 2   the request is wrong; nothing was changed
 │   └── TooMuch                       it takes more memory or time to read than it may
+├── BudgetRefused            exit 3   asked, spent, left and what would fit, all public
 ├── VerificationError        exit 4
 │   ├── LedgerInvalid                 tree, checkpoint, entry or state machine
 │   │   └── OtherHistory              a ledger does not continue the checkpoint that was kept of it
@@ -15,6 +16,7 @@ DpserveError                 exit 1
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any, ClassVar
 
 
@@ -52,6 +54,20 @@ class TooMuch(InputError):
 
     code = "takes_too_much"
     remedy = "send less at once; what is honest takes a fraction of what it may"
+
+
+class BudgetRefused(DpserveError):
+    """The job would take more than a budget or a quota leaves. `details` has what was asked, left and would fit."""
+
+    code = "budget_refused"
+    remedy = "ask for at most what `details.would_fit` says; nothing was spent"
+    exit_code = 3
+
+    @property
+    def would_fit(self) -> Decimal | None:
+        """Return the largest epsilon that this learner could still get at this delta; None where there is none."""
+        fits = self.details.get("would_fit")
+        return None if fits is None or "epsilon" not in fits else Decimal(fits["epsilon"])
 
 
 class VerificationError(DpserveError):

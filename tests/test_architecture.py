@@ -207,7 +207,7 @@ training/kinds: dpserve_verify(. certificates keys privacy system) accountant(. 
     tuning)
 training/learners: dpserve_verify(. formats) accountant(. ledger ledger/families privacy system) models(features
     forms) training(learners/base learners/boosting requests rows/statistics session)
-training/learners/base: dpserve_verify(. privacy) accountant(. noise privacy system) models(explain features forms
+training/learners/base: dpserve_verify(. privacy) accountant(noise privacy system) models(explain features forms
     onnx parts) training(calibration rows/packed rows/partitions rows/schema session)
 training/learners/boosting: dpserve_verify(. privacy) accountant(noise) models(features forms parts)
     training(learners/base rows/kernels rows/partitions rows/statistics session)
@@ -224,7 +224,7 @@ training/measuring/profile: dpserve_verify(. certificates privacy) accountant(. 
 training/measuring/worth: dpserve_verify(. certificates privacy) accountant(. access home ledger ledger/families
     noise system) models(features forms parts profile store worth) training(calibration datasets measuring planning
     requests rows/packed rows/partitions rows/schema rows/tables session)
-training/notebook: dpserve_verify(. formats privacy) accountant(. access home ledger/families privacy system)
+training/notebook: dpserve_verify(. formats privacy) accountant(access home ledger/families privacy system)
     models(parts) training(calibration datasets/drafts jobs learners/base requests rows/people rows/schema rows/tables
     session)
 training/planning: dpserve_verify(. certificates formats privacy system) accountant(. access home ledger
@@ -304,7 +304,7 @@ serving/pages/parts: dpserve_verify(. entries formats log privacy) accountant(. 
 serving/process: dpserve_verify(. certificates formats keys system) accountant(. access home keys ledger) models(store)
     serving(process/config process/watch process/workers wire)
 serving/process/config: dpserve_verify(. formats privacy system) accountant(access home system) serving(wire)
-serving/process/watch: dpserve_verify(. audit certificates log system) accountant(. audit home ledger ledger/families
+serving/process/watch: dpserve_verify(. audit certificates log system) accountant(audit home ledger ledger/families
     log) models(store worth) serving(process/config wire)
 serving/process/workers: dpserve_verify(.) accountant(home system) serving(process/config process/watch)
 serving/rest: dpserve_verify(. certificates formats log privacy) accountant(. access certificates home ledger

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal
 from typing import TYPE_CHECKING, Any
 
-from accountant.errors import BudgetRefused, NameTaken
+from accountant.errors import NameTaken
 from accountant.ledger.admission import charges_of
 from accountant.ledger.families import block_rows
 from accountant.ledger.families.families import Dataset
@@ -23,7 +23,7 @@ from accountant.ledger.families.left import describe_accounts, left_of, room_wor
 from accountant.ledger.families.records import HOLDOUT, LONGEST_NAME, NotCommitted, Why
 from accountant.log.entries import Writer
 from accountant.log.rare_entries import CHARGED
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import BudgetRefused, InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.formats.canonical import decimal_string, parse_decimal
 from dpserve_verify.log.entry import Entry

@@ -24,9 +24,8 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from accountant.errors import BudgetRefused
 from accountant.keys.key_files import passphrase_from_environment, private_pem, read_pem
-from dpserve_verify.errors import InputError, KeyInvalid
+from dpserve_verify.errors import BudgetRefused, InputError, KeyInvalid
 from dpserve_verify.formats.canonical import encode
 from dpserve_verify.log.seen_checkpoints import SeenCheckpoints
 from dpserve_verify.privacy.budget import exact_decimal

@@ -24,9 +24,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from accountant.errors import BudgetRefused
 from accountant.ledger.families.families import Dataset
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import BudgetRefused, InputError
 from dpserve_verify.log.seen_checkpoints import SeenCheckpoints
 from dpserve_verify.privacy.budget import Relation, exact_decimal
 from local.campaign.asking import Carry, check_url, seen_beside

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from accountant.errors import BudgetRefused, WrongState
-from dpserve_verify.errors import OtherHistory
+from accountant.errors import WrongState
+from dpserve_verify.errors import BudgetRefused, OtherHistory
 from dpserve_verify.formats.canonical import decimal_string
 from local.reports.question import Question
 from local.reports.sqlite_file import writing

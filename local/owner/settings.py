@@ -39,9 +39,8 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accountant.errors import BudgetRefused
 from accountant.system.lazy_import import later
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import BudgetRefused, InputError
 from dpserve_verify.log.seen_checkpoints import SeenCheckpoints
 from dpserve_verify.privacy.budget import exact_decimal
 from local.campaign.asking import Carry, check_url, seen_beside

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from accountant.errors import BudgetRefused
-from dpserve_verify.errors import DpserveError
+from dpserve_verify.errors import BudgetRefused, DpserveError
 from dpserve_verify.privacy.outside import KINDS
 
 LISTS = {"dataset": "dataset", "learner": "learner", "model": "model", "job": "job", "name": "token"}

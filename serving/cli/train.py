@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from accountant.errors import BudgetRefused
 from accountant.ledger.families.left import left_words
+from dpserve_verify.errors import BudgetRefused
 from dpserve_verify.privacy.budget import short_delta
 from models.worth.words import short_worth
 from serving.cli.backend import backend

@@ -15,14 +15,7 @@ from typing import Any
 import orjson
 
 from accountant.access.grants import Access
-from accountant.errors import (
-    BudgetRefused,
-    Forbidden,
-    IdempotencyConflict,
-    RowsUnavailable,
-    SchemaError,
-    WrongState,
-)
+from accountant.errors import Forbidden, IdempotencyConflict, RowsUnavailable, SchemaError, WrongState
 from accountant.home import Home
 from accountant.ledger import learner_admissions
 from accountant.ledger.families import family_rows
@@ -31,7 +24,7 @@ from accountant.ledger.families.left import describe_budget
 from accountant.ledger.learner_admissions import OUTSIDE, VOUCHED
 from accountant.ledger.questions import about_plan
 from accountant.system import extensions
-from dpserve_verify.errors import DpserveError, InputError
+from dpserve_verify.errors import BudgetRefused, DpserveError, InputError
 from models.features.reading import READING
 from serving.http.routes import in_thread
 from serving.operations import Caller

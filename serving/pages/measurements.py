@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.access.grants import ASKING
-from accountant.errors import BudgetRefused, Forbidden, IdempotencyConflict, UnknownName, WrongState
-from dpserve_verify.errors import DpserveError, InputError
+from accountant.errors import Forbidden, IdempotencyConflict, UnknownName, WrongState
+from dpserve_verify.errors import BudgetRefused, DpserveError, InputError
 from serving.http.rights import NAMED, seen_models
 from serving.http.routes import Door, access, in_thread, require_dataset, state, with_prices
 from serving.pages.job_form import SENT, SLOW, STALE, body_of

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from accountant import errors
-from dpserve_verify.errors import DpserveError, InputError, LedgerUnavailable, VerificationError
+from dpserve_verify.errors import BudgetRefused, DpserveError, InputError, LedgerUnavailable, VerificationError
 
 LOG = logging.getLogger("dpserve.serving")
 
@@ -104,7 +104,7 @@ STATUS: dict[type[DpserveError], int] = {
     errors.IdempotencyConflict: 409,
     errors.JobFailed: 409,
     errors.RecordError: 422,
-    errors.BudgetRefused: 403,
+    BudgetRefused: 403,
     errors.Forbidden: 403,
     errors.NotInvited: 403,
     VerificationError: 503,

@@ -14,10 +14,11 @@ from stores import kind
 from accountant.access import grants, tokens
 from accountant.access.grants import Grant
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, WrongState
+from accountant.errors import WrongState
 from accountant.home import Home
 from accountant.log import entries
 from accountant.store import engines
+from dpserve_verify.errors import BudgetRefused
 from training.finish import lease
 from training.jobs import job
 

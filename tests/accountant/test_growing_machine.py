@@ -18,7 +18,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
@@ -27,7 +26,7 @@ from accountant.ledger.families.job_kinds import Profile
 from accountant.ledger.families.records import HOLDOUT, Unit, Why
 from accountant.ledger.job_rows import resume
 from accountant.privacy.claims import price
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import BudgetRefused, InputError
 from dpserve_verify.privacy.budget import Budget
 from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, PureDp
 from dpserve_verify.privacy.filter import Price

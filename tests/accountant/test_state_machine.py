@@ -20,12 +20,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, IdempotencyConflict, WrongState
+from accountant.errors import IdempotencyConflict, WrongState
 from accountant.home import Home
 from accountant.ledger.families.records import Request, Unit
 from accountant.log import last_seen
 from accountant.privacy.claims import claim, price
 from accountant.store.store import Tree
+from dpserve_verify.errors import BudgetRefused
 from dpserve_verify.log import notes
 from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.events import Plan, Release

@@ -14,10 +14,10 @@ from pathlib import Path
 import crash_driver
 import ledgers
 
-from accountant.errors import BudgetRefused, JobFailed
+from accountant.errors import JobFailed
 from accountant.home import Home
 from accountant.store import postgres_timeout
-from dpserve_verify.errors import LedgerUnavailable
+from dpserve_verify.errors import BudgetRefused, LedgerUnavailable
 from training.finish.lease import Lease
 from training.jobs import job, queue
 

@@ -8,7 +8,7 @@ import sys
 import time
 from importlib import import_module
 
-from accountant.errors import BudgetRefused
+from dpserve_verify.errors import BudgetRefused
 from serving.process.workers.price_desk import BOUNDS, MODULES
 
 

@@ -22,7 +22,7 @@ from vector_stories import outside as running
 from accountant.access import grants, key_life, tokens
 from accountant.access.grants import Grant
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, Forbidden
+from accountant.errors import Forbidden
 from accountant.home import Home
 from accountant.ledger import block_appending, campaigns, evaluations, learner_admissions, model_names, schedules
 from accountant.ledger.archive import archive
@@ -35,7 +35,7 @@ from accountant.ledger.job_rows import resume
 from accountant.ledger.learner_admissions import Admission
 from accountant.ledger.outside import Outside, charge
 from accountant.ledger.withdrawal import withdraw
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import BudgetRefused, InputError
 from dpserve_verify.keys.trust import fingerprint
 from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.events import Gaussian, Plan, PureDp, Release

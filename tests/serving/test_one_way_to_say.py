@@ -19,13 +19,13 @@ from in_process import Site
 from prometheus_client.parser import text_string_to_metric_families
 
 from accountant.access.tokens import tokens
-from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger.families.job_kinds import Profile
 from accountant.ledger.families.left import Left, left, left_words
 from accountant.ledger.families.records import HOLDOUT
 from accountant.ledger.job_counts import JobFigures
 from dpserve import types
+from dpserve_verify.errors import BudgetRefused
 from dpserve_verify.privacy.budget import used_words
 from dpserve_verify.privacy.events import BoundedRange, Gaussian, PureDp
 from serving.app import DOORS

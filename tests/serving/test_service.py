@@ -42,7 +42,7 @@ from accountant.log.last_seen import HighWater
 from accountant.store.migrations import HEAD
 from accountant.store.store import Store
 from dpserve_verify.certificates.certificate import verify
-from dpserve_verify.errors import CertificateInvalid, KeyInvalid
+from dpserve_verify.errors import BudgetRefused, CertificateInvalid, KeyInvalid
 from dpserve_verify.formats import merkle
 from dpserve_verify.formats.canonical import decode_base64
 from dpserve_verify.log.notes import verify_checkpoint
@@ -602,7 +602,7 @@ def test_bug_is_answered_at_once_and_says_nothing():
         (errors.NameTaken("x"), 409),
         (errors.WrongState("x"), 409),
         (errors.IdempotencyConflict("x"), 409),
-        (errors.BudgetRefused("x"), 403),
+        (BudgetRefused("x"), 403),
         (errors.LedgerInvalid("x"), 503),
         (CertificateInvalid("x"), 503),
         (KeyInvalid("x"), 503),

@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused
 from accountant.home import Home
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import BudgetRefused, InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.store.loading import load_verified

@@ -14,11 +14,10 @@ import pytest
 from small_home import ROOT, write_files
 
 from accountant.access.grants import access_of
-from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger.families.families import Started
 from dpserve_cluster.driver import manifest
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import BudgetRefused, InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.reading import MAX_CHARACTERS

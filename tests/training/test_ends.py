@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from accountant.errors import BudgetRefused, DataError
+from accountant.errors import DataError
 from accountant.home import Home
-from dpserve_verify.errors import InputError, LedgerUnavailable, ModelInvalid
+from dpserve_verify.errors import BudgetRefused, InputError, LedgerUnavailable, ModelInvalid
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.forms.registry import ensemble_bytes
 from models.onnx import check

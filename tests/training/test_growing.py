@@ -15,14 +15,14 @@ import pytest
 from ledgers import bundles, place
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, DataError, NameTaken, WrongState
+from accountant.errors import DataError, NameTaken, WrongState
 from accountant.home import Home
 from accountant.ledger import block_appending, comparisons
 from accountant.ledger.archive import archive
 from accountant.ledger.families.families import Started
 from accountant.ledger.families.records import NewPeople, Why
 from accountant.ledger.families.windows import Period
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import BudgetRefused, InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.store.bundle import ModelStore
 from models.store.loading import load_of_home

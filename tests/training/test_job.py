@@ -17,18 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 from small_home import until
 
-from accountant.errors import (
-    BudgetRefused,
-    DataError,
-    IdempotencyConflict,
-    JobFailed,
-    NameTaken,
-    SchemaError,
-    UnknownName,
-    WrongState,
-)
+from accountant.errors import DataError, IdempotencyConflict, JobFailed, NameTaken, SchemaError, UnknownName, WrongState
 from accountant.home import Home
-from dpserve_verify.errors import InputError, LedgerUnavailable, ModelInvalid
+from dpserve_verify.errors import BudgetRefused, InputError, LedgerUnavailable, ModelInvalid
 from dpserve_verify.keys import dsse
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.store.loading import load_verified

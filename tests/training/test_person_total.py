@@ -16,11 +16,10 @@ import pytest
 from ledgers import place
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger.families.families import Started
 from accountant.ledger.families.records import NewPeople, Why
-from dpserve_verify.errors import InputError, LedgerUnavailable
+from dpserve_verify.errors import BudgetRefused, InputError, LedgerUnavailable
 from dpserve_verify.privacy.budget import Budget
 from models.store.bundle import ModelStore
 from models.store.loading import load_of_home

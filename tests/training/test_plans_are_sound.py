@@ -15,10 +15,9 @@ import pytest
 from ledgers import place
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger.families.records import Job
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import BudgetRefused, InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from training.datasets.datasets import register
 from training.datasets.growing.append import append

@@ -16,7 +16,7 @@ from accountant.access import grants, tokens
 from accountant.access.grants import Grant
 from accountant.access.token_end import end_token
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, Forbidden, NameTaken, UnknownName
+from accountant.errors import Forbidden, NameTaken, UnknownName
 from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger import schedules as ledger_schedules
@@ -24,7 +24,7 @@ from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.families.records import PUBLIC_STATES, Why
 from accountant.ledger.schedules import Period
 from accountant.store.tables import schedule_table
-from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.errors import BudgetRefused, InputError, LedgerInvalid
 from serving.cli.app import run
 from serving.process.tokens import new_token
 from training.jobs import schedule

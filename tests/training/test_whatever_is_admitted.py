@@ -19,10 +19,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from accountant.errors import BudgetRefused
 from accountant.home import Home
 from dpserve_verify.certificates import certificate
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import BudgetRefused, InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.store.loading import load_verified
 from training.datasets.datasets import register

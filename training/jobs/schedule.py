@@ -16,21 +16,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from accountant.access.grants import Access, RightsNow
-from accountant.errors import (
-    BudgetRefused,
-    EntryRefused,
-    Forbidden,
-    IdempotencyConflict,
-    RowsUnavailable,
-    UnknownName,
-    words_of,
-)
+from accountant.errors import EntryRefused, Forbidden, IdempotencyConflict, RowsUnavailable, UnknownName, words_of
 from accountant.home import Home, settings
 from accountant.ledger import schedules as ledger_schedules
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.windows import ALL
 from accountant.ledger.schedules import PERIODS, Period, Schedule, enter
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import BudgetRefused, InputError
 from dpserve_verify.formats.canonical import whole_number
 from dpserve_verify.privacy.budget import check_name
 from training.kinds.training_steps import TrainingSteps

@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 
 from accountant.access import key_life
 from accountant.certificates.statement_kind import StatementKind
-from accountant.errors import BudgetRefused, JobFailed
+from accountant.errors import JobFailed
 from accountant.home import Home
 from accountant.ledger import evaluations
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import Job, Request
 from accountant.system.traces import span
 from dpserve_verify.certificates.certificate import digest
-from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.errors import BudgetRefused, LedgerInvalid
 from dpserve_verify.keys import dsse
 from dpserve_verify.privacy.events import Plan, plan_from_json
 from dpserve_verify.system.files import PRIVATE, replace_file, sync_directory

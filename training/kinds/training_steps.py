@@ -5,12 +5,13 @@ from __future__ import annotations
 from decimal import Decimal
 from pathlib import Path
 
-from accountant.errors import BudgetRefused, IdempotencyConflict
+from accountant.errors import IdempotencyConflict
 from accountant.home import Home
 from accountant.ledger.families.records import Job
 from accountant.ledger.questions import about_request
 from accountant.ledger.schedules import Period
 from accountant.system.traces import span
+from dpserve_verify.errors import BudgetRefused
 from dpserve_verify.privacy.budget import Budget
 from models.forms.ensemble import Ensemble
 from training.datasets.datasets import require_rows

@@ -12,11 +12,10 @@ from threading import Lock
 from typing import Any
 from weakref import WeakSet
 
-from accountant.errors import BudgetRefused
 from accountant.ledger.families.left import left_to_json, left_words
 from accountant.privacy.claims import claim, price
 from accountant.privacy.one_job import OneJob, one_job, room
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import BudgetRefused, InputError
 from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.privacy.budget import Budget, Relation, parse_relation
 from dpserve_verify.privacy.events import Plan
@@ -27,7 +26,7 @@ from training.rows.tables.selections import MADE, Selection
 OTHER_ROWS = (
     "account: these are not the rows of its fits before. Splitters by position or class (cv=5, KFold, bagging) move or "
     "repeat rows, so one person coming or going changes many, and nobody has proved what that costs. Take "
-    "cv=RowFolds(5) of training.notebook; for other people another Account; or, where for each row it depends on that "
+    "cv=RowFolds(5) of dpserve.learners; for other people another Account; or, where for each row it depends on that "
     "row alone whether a fit gets it, say Account(..., rowwise=True)"
 )
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from accountant.errors import BudgetRefused
 from accountant.ledger.families.families import Dataset, Family
 from accountant.ledger.families.left import QUOTA, describe_accounts, left_of, room_words
 from accountant.ledger.families.records import Request
+from dpserve_verify.errors import BudgetRefused
 from dpserve_verify.privacy.budget import short_delta, used_words
 from dpserve_verify.privacy.filter import Price, price_to_json
 

@@ -24,8 +24,8 @@ from typing import Any
 
 import orjson
 
-from accountant.errors import BudgetRefused
 from accountant.home import local
+from dpserve_verify.errors import BudgetRefused
 from dpserve_verify.system.files import locked
 from serving.process.config.settings import ServerSettings
 from serving.process.watch.trail_lines import path_of

@@ -22,7 +22,6 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from starlette.types import Scope
 
-from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger.archive import archived
 from accountant.ledger.families.dataset_sets import questions as dataset_questions
@@ -30,7 +29,7 @@ from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import ROOMIEST, FamilyRow, families_of, left, left_in_windows
 from accountant.ledger.families.records import HOLDOUT, WAITING
 from accountant.ledger.job_counts import QUEUE, JobFigures, queue
-from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable
+from dpserve_verify.errors import BudgetRefused, LedgerInvalid, LedgerUnavailable
 from models.store.bundle import CHAMPION
 from models.store.standing import Standing
 from models.worth.statements import judgements

@@ -13,7 +13,7 @@ from crash_driver import die_at
 from ledgers import UNJUDGED, advance, hexes, place, plan, raw, registration, request, reserve
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, NameTaken, WrongState
+from accountant.errors import NameTaken, WrongState
 from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
@@ -23,7 +23,7 @@ from accountant.ledger.families.records import HOLDOUT, NewPeople, Unit, Why
 from accountant.ledger.families.windows import Period, check_words, named_window, window_of
 from accountant.log.entries import Writer
 from accountant.privacy.claims import price
-from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.errors import BudgetRefused, InputError, LedgerInvalid
 from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.events import BoundedRange, PureDp
 

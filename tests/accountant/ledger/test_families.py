@@ -15,7 +15,7 @@ from ledgers import advance, place, plan, registration, request, reserve
 from sqlalchemy import delete
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, NameTaken, UnknownName
+from accountant.errors import NameTaken, UnknownName
 from accountant.home import Home
 from accountant.ledger import forecast as forecasts
 from accountant.ledger.admission import charges
@@ -25,7 +25,7 @@ from accountant.ledger.forecast import forecast
 from accountant.privacy.claims import claim
 from accountant.store.tables import dataset_table
 from dpserve_verify.audit.replay_budget import Books
-from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.errors import BudgetRefused, InputError, LedgerInvalid
 from dpserve_verify.privacy.budget import NANO, Budget, Relation
 from dpserve_verify.privacy.events import BoundedRange, Gaussian, PureDp
 from dpserve_verify.privacy.filter import Filter

@@ -17,12 +17,12 @@ from ledgers import ROOT, STATES, advance, place, plan, registration, request, r
 from sqlalchemy import event, select
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, IdempotencyConflict, NameTaken, UnknownName, WrongState
+from accountant.errors import IdempotencyConflict, NameTaken, UnknownName, WrongState
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
 from accountant.privacy.claims import price
 from accountant.store.tables import dataset_table
-from dpserve_verify.errors import InputError, LedgerInvalid, LedgerUnavailable
+from dpserve_verify.errors import BudgetRefused, InputError, LedgerInvalid, LedgerUnavailable
 from dpserve_verify.privacy.budget import Budget
 from dpserve_verify.privacy.events import BoundedRange, Gaussian, PureDp
 from dpserve_verify.privacy.filter import Filter, Price
@@ -240,7 +240,7 @@ RACE = """
 import sys, time
 from pathlib import Path
 import ledgers
-from accountant.errors import BudgetRefused
+from dpserve_verify.errors import BudgetRefused
 from accountant.home import Home
 home = Home.open(ledgers.place(Path(sys.argv[1])) | {"DPSERVE_LEDGER_URL": sys.argv[2]})
 asked, what = ledgers.request("pure", "1", "0"), ledgers.plan(ledgers.PureDp(ledgers.Decimal("0.005")), 10)

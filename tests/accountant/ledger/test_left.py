@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from ledgers import advance, hexes, place, plan, registration, request, reserve
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
@@ -36,7 +35,7 @@ from accountant.ledger.families.records import HOLDOUT, Request, Unit, Why
 from accountant.ledger.forecast import forecast
 from accountant.privacy.claims import claim
 from accountant.privacy.gdp import delta_of
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import BudgetRefused, InputError
 from dpserve_verify.privacy.budget import NANO, Budget, from_nano, nano
 from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release
 

@@ -14,7 +14,7 @@ from crash_driver import die_at
 from ledgers import TOTAL, changed, hexes, place, registration, request, reserve
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, EntryRefused, NameTaken, UnknownName, WrongState
+from accountant.errors import EntryRefused, NameTaken, UnknownName, WrongState
 from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
@@ -22,7 +22,7 @@ from accountant.ledger.families.records import Unit, Why
 from accountant.ledger.outside import Outside, charge, charged_entries, describe_charges, rehearse
 from accountant.ledger.withdrawal import withdraw
 from dpserve_verify.audit.replay import Replay
-from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.errors import BudgetRefused, InputError, LedgerInvalid
 from dpserve_verify.privacy.budget import Budget
 from dpserve_verify.privacy.filter import Filter
 from dpserve_verify.privacy.outside import NO_BOUND, Curve

@@ -9,13 +9,13 @@ import pytest
 from ledgers import advance, hexes, plan, registration, request, reserve
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, WrongState
+from accountant.errors import WrongState
 from accountant.home import Home
 from accountant.ledger import evaluations, model_names
 from accountant.ledger.families.job_kinds import Evaluation
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.families.records import HOLDOUT, Unit
-from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.errors import BudgetRefused, InputError, LedgerInvalid
 from dpserve_verify.keys.trust import fingerprint
 from dpserve_verify.privacy.budget import Budget
 from dpserve_verify.privacy.events import PureDp

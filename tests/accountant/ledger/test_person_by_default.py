@@ -11,14 +11,13 @@ import pytest
 from ledgers import UNJUDGED, advance, hexes, place, plan, raw, registration, request, reserve, unjudged
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.families.job_kinds import Profile
 from accountant.ledger.families.records import HOLDOUT, Job, Unit, Why
 from accountant.log.entries import Writer
-from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.errors import BudgetRefused, InputError, LedgerInvalid
 from dpserve_verify.privacy.budget import Budget
 from dpserve_verify.privacy.events import PureDp
 

@@ -25,11 +25,11 @@ from ledgers import (
 
 from accountant.audit.audit import audit_home
 from accountant.certificates import statement
-from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.families.records import Unit
 from accountant.privacy.claims import claim
+from dpserve_verify.errors import BudgetRefused
 from dpserve_verify.privacy.budget import Budget
 from dpserve_verify.privacy.events import PureDp
 from serving.cli.app import run

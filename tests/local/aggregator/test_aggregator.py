@@ -30,13 +30,20 @@ from small_home import ROOT, dpserve
 
 from accountant.audit.audit import audit_home
 from accountant.certificates.deployments import to_yaml
-from accountant.errors import BudgetRefused, IdempotencyConflict, NotInvited, WrongState
+from accountant.errors import IdempotencyConflict, NotInvited, WrongState
 from accountant.home import Home
 from accountant.ledger.families.records import request_from_entry
 from dpserve_verify.audit.replay import Replay
 from dpserve_verify.certificates.plain_words import plain
 from dpserve_verify.certificates.written_page import to_text
-from dpserve_verify.errors import CertificateInvalid, InputError, KeyInvalid, LedgerInvalid, LedgerUnavailable
+from dpserve_verify.errors import (
+    BudgetRefused,
+    CertificateInvalid,
+    InputError,
+    KeyInvalid,
+    LedgerInvalid,
+    LedgerUnavailable,
+)
 from dpserve_verify.formats.canonical import decode
 from local.aggregator import program
 from local.aggregator.settings import create_folder, read_settings

@@ -12,21 +12,13 @@ import pytest
 
 from accountant.audit.audit import audit_home
 from accountant.certificates.deployments import to_yaml
-from accountant.errors import (
-    BudgetRefused,
-    IdempotencyConflict,
-    JobFailed,
-    NameTaken,
-    NotInvited,
-    UnknownName,
-    WrongState,
-)
+from accountant.errors import IdempotencyConflict, JobFailed, NameTaken, NotInvited, UnknownName, WrongState
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
 from dpserve_verify.audit.replay import Replay
 from dpserve_verify.certificates.plain_words import plain
 from dpserve_verify.certificates.written_page import to_text
-from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid
+from dpserve_verify.errors import BudgetRefused, CertificateInvalid, InputError, LedgerInvalid
 from dpserve_verify.formats.canonical import decode
 from dpserve_verify.privacy.budget import Budget, Relation
 from local.campaign import campaign_kinds, campaigns

@@ -19,14 +19,14 @@ from small_home import until
 from accountant.audit.audit import audit_home
 from accountant.certificates.profile import PROFILE
 from accountant.certificates.worth import WORTH
-from accountant.errors import BudgetRefused, DataError, IdempotencyConflict, PlanMismatch, UnknownName, WrongState
+from accountant.errors import DataError, IdempotencyConflict, PlanMismatch, UnknownName, WrongState
 from accountant.home import Home
 from accountant.noise import shares
 from accountant.privacy import gdp
 from dpserve_verify.certificates.plain_words import plain
 from dpserve_verify.certificates.written_page import to_text
 from dpserve_verify.entries.campaigns import Campaigns
-from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid, LedgerUnavailable
+from dpserve_verify.errors import BudgetRefused, CertificateInvalid, InputError, LedgerInvalid, LedgerUnavailable
 from dpserve_verify.privacy.budget import Budget, Relation
 from local.aggregator import rounds
 from local.campaign import campaigns

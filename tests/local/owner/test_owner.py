@@ -21,9 +21,10 @@ from small_home import ROOT, dpserve
 from accountant.access import grants
 from accountant.access.grants import Grant
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, WrongState
+from accountant.errors import WrongState
 from accountant.home import Home
 from dpserve_verify.errors import (
+    BudgetRefused,
     CertificateInvalid,
     DpserveError,
     InputError,

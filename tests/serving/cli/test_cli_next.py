@@ -19,7 +19,7 @@ from small_home import ROOT, dpserve, environment, write_files
 
 from accountant import errors
 from accountant.home import Home
-from dpserve_verify.errors import CertificateInvalid, KeyInvalid
+from dpserve_verify.errors import BudgetRefused, CertificateInvalid, KeyInvalid
 from serving.cli import terminal
 from serving.cli.app import app, run
 from serving.cli.complete import DATASETS, LEARNERS, MODELS, NAMES
@@ -154,8 +154,8 @@ def test_the_page_for_people(home, capsys):
         (errors.IdempotencyConflict("idempotency_key='k': came before"), "--idempotency-key"),
         (CertificateInvalid("x"), "dpserve ledger audit"),
         (errors.LedgerInvalid("x"), "dpserve ledger audit"),
-        (errors.BudgetRefused("x", would_fit={"epsilon": "0.5"}), "--epsilon 0.5"),
-        (errors.BudgetRefused("x", would_fit=None), "dpserve dataset show"),
+        (BudgetRefused("x", would_fit={"epsilon": "0.5"}), "--epsilon 0.5"),
+        (BudgetRefused("x", would_fit=None), "dpserve dataset show"),
         (errors.JobFailed("x"), "dpserve dataset show"),
         (errors.InputError("home=x: run `dpserve init` first"), ""),
         (errors.NameTaken("x"), ""),

@@ -14,7 +14,7 @@ from fractions import Fraction
 import pytest
 from ledgers import registration
 
-from accountant.errors import BudgetRefused
+from dpserve_verify.errors import BudgetRefused
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from serving.process.workers.desk_wire import MAX_BYTES, Wire, from_plain, function_of, name_of, to_plain

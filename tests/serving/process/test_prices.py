@@ -16,8 +16,7 @@ import pytest
 from desk_tasks import die, load, refuse, too_large, wait
 from small_home import ROOT, until
 
-from accountant.errors import BudgetRefused
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import BudgetRefused, InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature

@@ -18,7 +18,7 @@ from small_home import dpserve
 from starlette.responses import JSONResponse
 
 from accountant.access.tokens import Limits
-from accountant.errors import BudgetRefused
+from dpserve_verify.errors import BudgetRefused
 from serving.http.routes import Door, in_thread
 from serving.pages import login
 from serving.pages.parts.ui import page

@@ -13,8 +13,8 @@ from pages_in_process import words
 from accountant.access import grants
 from accountant.access.grants import access_of
 from accountant.certificates.worth import WORTH
-from accountant.errors import BudgetRefused
 from accountant.home import Home
+from dpserve_verify.errors import BudgetRefused
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.worth.stated import check
 from models.worth.words import short_figures

@@ -24,8 +24,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.estimator_checks import check_estimator
 
-from accountant.errors import BudgetRefused, DataError
-from dpserve_verify.errors import InputError
+from accountant.errors import DataError
+from dpserve_verify.errors import BudgetRefused, InputError
 from training.learners import LEARNERS
 from training.notebook import CHECKS, CHECKS_OF_MANY, Account, Columns, RowFolds, SpendWarning, uniform_schema
 from training.session.session import Session
@@ -299,8 +299,8 @@ def test_a_refusal_says_what_would_fit_and_that_fits(kind):
         model.fit(X, y)
     assert model.ensemble_ is kept
     assert account.fits == 1
-    assert Decimal(caught.value.details["would_fit"]) >= Decimal("0.24")
-    model.set_params(epsilon=caught.value.details["would_fit"]).fit(X, y)
+    assert caught.value.would_fit >= Decimal("0.24")
+    model.set_params(epsilon=caught.value.would_fit).fit(X, y)
     with pytest.raises(BudgetRefused, match="nothing more fits"):
         model.fit(X, y)
 

@@ -16,9 +16,9 @@ import pytest
 from contract_rows import ROWS, SCHEMA, make, schema_of, table
 from sklearn.base import clone
 
-from accountant.errors import BudgetRefused, DataError
+from accountant.errors import DataError
 from accountant.privacy.claims import claim
-from dpserve_verify.errors import DpserveError, InputError
+from dpserve_verify.errors import BudgetRefused, DpserveError, InputError
 from training.calibration.calibrate import rehearse
 from training.learners import LEARNERS, LazyBB
 from training.rows.schema.schema import parse_schema

@@ -20,8 +20,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.estimator_checks import check_estimator
 
-from accountant.errors import BudgetRefused, DataError, SchemaError
-from dpserve_verify.errors import InputError
+from accountant.errors import DataError, SchemaError
+from dpserve_verify.errors import BudgetRefused, InputError
 from training.learners import LEARNERS, LazyBB
 from training.notebook import CHECKS_OF_NUMBERS, Account, Columns, PublicWarning, RowFolds, uniform_schema
 

@@ -14,10 +14,10 @@ from counted import make_home, spent
 from accountant.audit.audit import audit_home
 from accountant.certificates.answer import ANSWER
 from accountant.certificates.profile import PROFILE
-from accountant.errors import BudgetRefused, UnknownName
+from accountant.errors import UnknownName
 from accountant.ledger.families.records import HOLDOUT
 from dpserve_verify.certificates.stated import Stated
-from dpserve_verify.errors import CertificateInvalid, InputError
+from dpserve_verify.errors import BudgetRefused, CertificateInvalid, InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse
 from dpserve_verify.privacy.budget import Budget, Relation

@@ -14,12 +14,12 @@ import pytest
 
 from accountant.audit.audit import audit_home
 from accountant.certificates.worth import WORTH, figure
-from accountant.errors import BudgetRefused, IdempotencyConflict, JobFailed, UnknownName, WrongState
+from accountant.errors import IdempotencyConflict, JobFailed, UnknownName, WrongState
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.families.records import HOLDOUT, NewPeople
 from dpserve_verify.certificates.stated import Stated
-from dpserve_verify.errors import CertificateInvalid, DpserveError, InputError, LedgerInvalid
+from dpserve_verify.errors import BudgetRefused, CertificateInvalid, DpserveError, InputError, LedgerInvalid
 from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse
 from dpserve_verify.privacy.budget import Budget, Relation

@@ -11,11 +11,11 @@ from counted import make_home, spent
 
 from accountant.audit.audit import audit_home
 from accountant.certificates.profile import PROFILE
-from accountant.errors import BudgetRefused, UnknownName, WrongState
+from accountant.errors import UnknownName, WrongState
 from accountant.ledger.families.records import HOLDOUT
 from dpserve_verify.audit.replay import Replay
 from dpserve_verify.certificates.stated import Stated
-from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid
+from dpserve_verify.errors import BudgetRefused, CertificateInvalid, InputError, LedgerInvalid
 from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse
 from models.profile import report

@@ -17,12 +17,11 @@ import pytest
 
 from accountant.audit.audit import audit_home
 from accountant.certificates.profile import PROFILE
-from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dpserve_verify.certificates.stated import Stated
-from dpserve_verify.errors import CertificateInvalid, InputError
+from dpserve_verify.errors import BudgetRefused, CertificateInvalid, InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse
 from dpserve_verify.privacy.budget import Budget, Relation

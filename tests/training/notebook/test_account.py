@@ -10,16 +10,19 @@ from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import joblib
+import numpy as np
 import pytest
 from sklearn.base import clone
 
-from accountant.errors import BudgetRefused
+import dpserve_verify.errors
 from accountant.privacy.claims import claim, price
-from dpserve_verify.errors import InputError
+from dpserve import errors
+from dpserve_verify.errors import BudgetRefused, InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, Release
 from dpserve_verify.privacy.filter import Filter
-from training.notebook import Account
+from training.learners import LazyBB
+from training.notebook import Account, Columns
 
 DELTA = Decimal("0.000001")
 
@@ -84,6 +87,22 @@ def test_a_first_fit_may_take_the_whole_total_and_closes_the_account(epsilon):
     assert not used.admits(whole)
     with pytest.raises(BudgetRefused):
         used.charge(whole)
+
+
+def test_a_refusal_is_caught_by_one_name_in_a_notebook_a_home_and_a_client():
+    """A fit's has what would fit in the form that a service's has."""
+    assert errors.BudgetRefused is BudgetRefused is dpserve_verify.errors.BudgetRefused
+    body = {"code": "budget_refused", "message": "too much", "details": {"would_fit": {"epsilon": "0.25"}}}
+    with pytest.raises(BudgetRefused, match=r"^too much \(budget_refused\)$") as caught:
+        raise errors.error_of(403, {"error": body})
+    assert isinstance(caught.value, errors.ServiceError)
+    assert (caught.value.status, caught.value.message, caught.value.would_fit) == (403, "too much", Decimal("0.25"))
+    X = np.random.default_rng(0).uniform(0, 1, (40, 1))
+    model = LazyBB(schema=Columns(low=0, high=1, classes=[False, True]), epsilon=3, delta=0, account=Account("2", "0"))
+    with pytest.raises(errors.BudgetRefused) as refused:
+        model.fit(X, X[:, 0] > 0.5)
+    assert refused.value.would_fit <= 2
+    model.set_params(epsilon=refused.value.would_fit).fit(X, X[:, 0] > 0.5)
 
 
 def test_no_pure_price_does_not_fit_a_pure_account():

@@ -18,10 +18,10 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import dpserve.learners
 import training.learners
-from accountant.errors import BudgetRefused, SchemaError
+from accountant.errors import SchemaError
 from accountant.home import Home
 from dpserve.learners import Account, AutoClassifier, AutoRegressor, Columns, LazyBB, PublicWarning, RowFolds
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import BudgetRefused, InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from tests.helpers.ledgers import place
 from training.datasets.datasets import register

@@ -10,8 +10,7 @@ import pytest
 from sklearn.ensemble import BaggingClassifier
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_val_score
 
-from accountant.errors import BudgetRefused
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import BudgetRefused, InputError
 from training.learners import LazyBB
 from training.notebook import Account, Columns, RowFolds
 

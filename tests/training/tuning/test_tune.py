@@ -14,10 +14,10 @@ import warm
 from small_home import ROOT, environment, write_files
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, IdempotencyConflict, JobFailed, UnknownName
+from accountant.errors import IdempotencyConflict, JobFailed, UnknownName
 from accountant.home import Home
 from accountant.privacy.claims import claim, price
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import BudgetRefused, InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.selection import Poisson
 from models.store.loading import load_verified

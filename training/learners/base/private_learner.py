@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import BudgetRefused
 from accountant.privacy.claims import BOUNDS, Claim
 from accountant.system.lazy_import import later, load
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import BudgetRefused, InputError
 from dpserve_verify.privacy.budget import Budget, Relation, parse_relation
 from dpserve_verify.privacy.events import Plan
 from models.features.features import RawColumns
@@ -257,7 +256,7 @@ class PrivateLearner(Shown, Estimator, ABC):
                 f"account: epsilon {public.budget.epsilon} does not fit: {self.account.words()}; "
                 f"by this learner, {advice}",
                 **self.account.to_json(),
-                would_fit=None if fits is None else str(fits),
+                would_fit=None if fits is None else {"epsilon": str(fits)},
             )
         self.account.charge(recipe.plan, selections.Selection.of(selections.row_words(X)))
 
