@@ -43,6 +43,7 @@ PUBLIC_TRAINING = {
     "training.jobs.job",
     "training.jobs.measured",
     "training.jobs.queue",
+    "training.jobs.renewal",
     "training.jobs.schedule",
     "training.kinds.registry",
     "training.learners.choice",
@@ -199,8 +200,8 @@ training/datasets/growing: dpserve_verify(. system) accountant(. home ledger led
 training/finish: dpserve_verify(. certificates keys privacy system) accountant(. access certificates home ledger
     ledger/families system) models(edit forms onnx store) training(rows/schema)
 training/jobs: dpserve_verify(. formats privacy system) accountant(. access home ledger ledger/families system)
-    models(store) training(datasets finish kinds learners measuring/answers measuring/worth planning requests
-    rows/schema session)
+    models(store) training(datasets datasets/growing finish kinds learners measuring/answers measuring/worth planning
+    requests rows/schema session)
 training/kinds: dpserve_verify(. certificates keys privacy system) accountant(. access certificates home ledger
     ledger/families system) models(answers forms profile worth) training(datasets finish learners measuring
     measuring/answers measuring/profile measuring/worth planning requests rows/partitions rows/schema session
@@ -286,7 +287,7 @@ serving/cli/backends/server: dpserve_verify(. audit certificates keys log system
     system) models(answers features profile store worth) training(datasets measuring/profile requests rows/tables)
     serving(cli/backends operations wire) dpserve(.)
 serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificates home ledger ledger/families)
-    models(answers profile) training(datasets datasets/drafts datasets/growing learners measuring/profile requests
+    models(answers profile) training(datasets datasets/drafts datasets/growing jobs learners measuring/profile requests
     rows/schema rows/tables) serving(cli cli/backends operations wire)
 serving/cli/released: dpserve_verify(. certificates system) accountant(system) models(edit explain features forms store
     worth) serving(cli operations)

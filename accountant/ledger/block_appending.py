@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, insert, select, update
 
@@ -22,6 +23,9 @@ from accountant.store.store import body_at
 from accountant.store.tables import block_table, dataset_table, job_table
 from dpserve_verify.errors import InputError
 from dpserve_verify.log.entry import read_entry
+
+MOST_RECORDS = 10**12  # as a schema may guess
+Look: TypeAlias = Callable[[Connection], None]
 
 
 @dataclass(frozen=True)
@@ -45,10 +49,14 @@ class NewBlock:
     each_block: Why | None = None
     why: Why | None = None
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.records <= MOST_RECORDS:
+            raise InputError(f"records={self.records}: must be from 1 to {MOST_RECORDS}")
 
-def append(log: TransparencyLog, block: NewBlock, number: int, commit: bool = True) -> None:
-    """Append a block as the one of this number, with an account of its own: nothing is used of it. Without `commit`
-    the ledger is left as it was, and NotCommitted raised.
+
+def append(log: TransparencyLog, block: NewBlock, number: int, look: Look | None = None) -> None:
+    """Append a block as the one of this number, with an account of its own: nothing is used of it. With `look`, which
+    is given the ledger as it would be then, it is left as it was, and NotCommitted raised.
 
     InputError where the dataset cannot grow, NameTaken where the rows are registered, or their days are another
     block's, CameBetween where another block was appended meanwhile, WrongState where the dataset is retired.
@@ -79,14 +87,29 @@ def append(log: TransparencyLog, block: NewBlock, number: int, commit: bool = Tr
         for part in parts_of(family):
             account = account_of(family.identity, part, number)
             family_rows.found_family(connection, account, seq, family.filter)
-        if not commit:
+        if look is not None:
+            look(connection)
             raise NotCommitted
 
 
-def check_append(log: TransparencyLog, block: NewBlock, number: int) -> None:
-    """Raise what `append` would, whatever the rows are: it is done, and not committed."""
+def check_append(log: TransparencyLog, block: NewBlock, number: int, look: Look = lambda connection: None) -> None:
+    """Raise what `append` would, whatever the rows are: it is done, and not committed. `look` as there."""
     with suppress(NotCommitted):
-        append(log, replace(block, commitment=UNKNOWN_ROWS), number, commit=False)
+        append(log, replace(block, commitment=UNKNOWN_ROWS), number, look)
+
+
+def rehearse_append(
+    log: TransparencyLog, block: NewBlock, analyst: str | None, part: str | None, blocks: str | None
+) -> Dataset:
+    """Return the dataset as `Ledger.dataset` would load it if the block were appended now. Raises as `append`."""
+    grown = list[Dataset]()
+    with log.database.reading() as connection:
+        number = (family_rows.load(connection, block.dataset).last or 1) + 1
+    check_append(
+        log, block, number,
+        lambda connection: grown.append(block_rows.load(connection, block.dataset, analyst, part, blocks=blocks)),
+    )  # fmt: skip
+    return grown[0]
 
 
 def check_person_words(dataset: Dataset, person: Decimal | None, each_block: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated, Any
@@ -43,6 +44,11 @@ def plan(
         return show(json, {"curve": bodies}, _curve_text(bodies))
     with show_busy("pricing"):
         body = backend().ask(plan_job, body=asked)
+    show(json, body, plan_text(body, verbose))
+
+
+def plan_text(body: dict[str, Any], verbose: bool = False) -> str:
+    """Describe a job that fits: its price, what is left after it, and what may be expected of it."""
     then = body.get("evaluation")
     champion = body["becomes"] == "champion"
     becomes = "which answers to that name at once" if champion else "a candidate: dpserve model promote chooses it"
@@ -59,7 +65,7 @@ def plan(
         *(("warning", text) for text in body["warnings"]),
         *(_details(body) if verbose else []),
     ]
-    show(json, body, align_columns(lines))
+    return align_columns(lines)
 
 
 def _ask_curve(asked: JobRequest) -> list[dict[str, Any]]:
@@ -116,8 +122,14 @@ def train(asked: JobRequest, verbose: Verbose = False, json: Json = False) -> No
     dpserve train visits --epsilon 0.5 --blocks last:12
     """
     body = _run_job(asked, f"{asked.learner} on {asked.dataset}")
+    show(json, body, job_text(body, verbose=verbose))
+
+
+def job_text(body: dict[str, Any], first: Sequence[tuple[str, str]] = (), verbose: bool = False) -> str:
+    """Describe a job that is done: the model, its price and worth, what is left. `first`: lines before these."""
     certificate = body["certificate"] or {}
     lines = [
+        *first,
         ("job", f"{body['job']}: {STATES.get(body['state'], body['state'])}"),
         *_learner_lines(body, verbose),
         ("model", f"{_version_text(body)}{_target_text(body)}"),
@@ -127,7 +139,7 @@ def train(asked: JobRequest, verbose: Verbose = False, json: Json = False) -> No
         ("budget", left_words(body["left"])),
         *(_paid_details(body, certificate) if verbose else []),
     ]
-    show(json, body, align_columns(lines))
+    return align_columns(lines)
 
 
 def _evaluation_lines(then: dict[str, Any] | None) -> list[tuple[str, str]]:

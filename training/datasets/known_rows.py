@@ -67,6 +67,18 @@ def block_with(home: Home, blocks: Mapping[int, str], label: str, scan: Scan, ow
     return max(shares, key=lambda number: shares[number])
 
 
+def block_of(home: Home, dataset: Dataset, own: Sketch) -> int | None:
+    """Return the newest block of a dataset whose file had the rows of `own`, all of them and no others; None where none
+    did, as far as sketches are in this home.
+    """
+    blocks = [(block.number, block.commitment) for block in dataset.blocks] or [(1, dataset.commitments[0])]
+    for number, commitment in reversed(blocks):
+        file = home.datasets / commitment / SKETCH
+        if file.exists() and Sketch.read(file).equals(own):
+            return number
+    return None
+
+
 @dataclass(frozen=True)
 class Door:
     """Where a file of rows that are nobody's secret comes in: for a model of `dataset`, or to begin one from.

@@ -128,6 +128,16 @@ class Sketch:
             total += mix(unmix(self.cells[:, self.columns.index(column)], key(column)), key(name))
         return total
 
+    def equals(self, other: Sketch) -> bool:
+        """Return whether both are of the same rows, in the same order of a file."""
+        alike = (self.rows, self.columns) == (other.rows, other.columns)
+        same_people = all(
+            np.array_equal(people.ids, other.people[name].ids)
+            for name, people in self.people.items()
+            if name in other.people
+        )
+        return alike and same_people and np.array_equal(self.cells, other.cells)
+
     def values(self, word: Callable[[str], np.uint64]) -> dict[str, ColumnValues]:
         """Return the values of each column, to match columns by; `word`: the home's, about a text."""
         if not self.matching:

@@ -235,10 +235,13 @@ def train(
     key: str | None = None,
     progress: Progress = lambda d, t: None,
     promotes: bool = True,
+    queued: bool = False,
 ) -> dict[str, Any]:
-    """Submit and run in this process: `dpserve train`. The same key gives the same answer and spends once."""
+    """Submit and run in this process: `dpserve train`. The same key gives the same answer and spends once. `queued`: a
+    worker may run it where this process ends before.
+    """
     before = champion_of(home, asked.dataset if asked.model is None else asked.model)
-    reserved = submit(home, asked, by=by, key=key, queued=False, promotes=promotes)
+    reserved = submit(home, asked, by=by, key=key, queued=queued, promotes=promotes)
     answer = _run_or_finish(home, reserved, progress)
     then = following(home, reserved.seq)
     if then is not None:  # a worker may have been faster, and go on with it

@@ -89,13 +89,16 @@ class Planned:
         }
 
 
-def plan(home: Home, asked: JobRequest, by: str | None = None, promotes: bool = True) -> Planned:
+def plan(
+    home: Home, asked: JobRequest, by: str | None = None, promotes: bool = True, grown: Dataset | None = None
+) -> Planned:
     """Rehearse and price. BudgetRefused where it would not be admitted now, with what would fit. Spends nothing.
 
     `by`: the analyst, whose quota counts as well, and the model's name must be theirs; `promotes`: or they may promote
-    versions of it. Forbidden, with a name that fits, where neither is so.
+    versions of it. Forbidden, with a name that fits, where neither is so. `grown`: the dataset as it would be with a
+    block that is still to come; None: as it stands.
     """
-    dataset = home.ledger.dataset(asked.dataset, by, None, asked.blocks)
+    dataset = grown or home.ledger.dataset(asked.dataset, by, None, asked.blocks)
     require_window(dataset, asked.blocks)
     require_open(home.ledger, asked.dataset)
     request, _ = request_of(home, dataset, asked)

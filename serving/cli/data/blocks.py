@@ -9,7 +9,6 @@ import typer
 
 from accountant.home import Home
 from accountant.ledger.families.records import NewPeople, Why, identity_statement
-from accountant.ledger.families.row_queries import RowQuery
 from accountant.ledger.families.windows import Period
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import exact_decimal
@@ -56,9 +55,8 @@ def append(
     dpserve dataset append visits --data week-2.parquet --records 400 --dated day --since 2026-01-12 --until 2026-01-18
     dpserve dataset append visits --data week-2.parquet --records 400 --person-epsilon 5 --reason "decision 14"
     """
-    from training.datasets.growing.append import PersonWords  # loads what reads rows: lists wait for none of it
-    from training.datasets.growing.append import append as append_rows
-    from training.datasets.opened import RowSource, rows_at
+    from training.datasets.growing.append import PersonWords, append_from  # loads what reads rows
+    from training.datasets.opened import RowSource
 
     home = Home.open()
     access = require_access(home, "steward", dataset=name)
@@ -70,18 +68,17 @@ def append(
     why = Why(this_user(), reason) if reason is not None and (each_block or person_epsilon is not None) else None
     epsilon = None if person_epsilon is None else exact_decimal("person-epsilon", person_epsilon)
     ids = identity_statement(one_person, distinct_ids)
-    period, records = _period(dated, since, until), _ask_records(records, json)
-    about, source = home.ledger.dataset(name).registration, RowSource(data, query, table, query_reason)
-    described = home.datasets / about.commitment / "schema.yaml"
-    row_query = None if source.stated is None else RowQuery.of(source.stated, query_reason, this_user())
-    with show_busy(f"packing another block of {name}"), rows_at(home, source, described, about.unit.column) as opened:
-        rows, origin = opened
-        person = PersonWords(epsilon, each_block, why)
-        grown = append_rows(home, name, rows, this_user(), records, period, new, origin, row_query, access, ids, person)
+    period, records = _period(dated, since, until), ask_records(records, json)
+    source = RowSource(data, query, table, query_reason)
+    with show_busy(f"packing another block of {name}"):
+        grown = append_from(
+            home, name, source, this_user(), records, period=period, new_rows=new, access=access, said_ids=ids,
+            person=PersonWords(epsilon, each_block, why),
+        )  # fmt: skip
     show_as_is(home, grown, json)
 
 
-def _ask_records(records: int | None, json: bool) -> int:
+def ask_records(records: int | None, json: bool) -> int:
     """Return how many rows the block has, about: as was said, or as is asked on a terminal. AnswerMissing elsewhere."""
     from training.datasets.drafts.appending import RECORDS, require_records
     from training.datasets.drafts.public_answers import parse_count

@@ -6,7 +6,7 @@ A block has a folder of its own beside the others, and an account of its own in 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -42,7 +42,8 @@ from training.datasets.datasets import (
     scan_of,
     write_packed,
 )
-from training.datasets.known_rows import block_with, groups_of
+from training.datasets.known_rows import block_of, block_with, groups_of
+from training.datasets.opened import RowSource, rows_at
 from training.datasets.overlap import Scan, Sketch
 from training.datasets.packing import pack
 from training.datasets.unit_question import columns_to_watch, naming_people
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from accountant.access.grants import Access
 
 DAY = 86_400
-MOST_RECORDS = 10**12  # as a schema may guess
 
 
 @dataclass(frozen=True)
@@ -121,19 +121,17 @@ def append(
     access: Access | None = None,
     said_ids: tuple[str, ...] = (),
     person: PersonWords = PersonWords(),
+    admit: Callable[[], object] | None = None,
 ) -> Dataset:
     """Append `data` to a dataset as its next block, if it fits the dataset's schema. `records`: the public guess at how
-    many rows it has. `period`: the days that each row must be dated within; `query`: by
-    which the rows were read. `access`: what `by` may see, None where they hold the home's keys. `said_ids`: of
-    IDS_SAID, what `by` says of the ids.
+    many rows it has; `period`: the days of each; `query`: by which they were read; `access`: what `by` may see;
+    `said_ids`: of IDS_SAID. `admit`: raises where a block must not be entered now; with it, rows that are a block
+    already are answered by that block, to which the dataset is narrowed.
 
     NameTaken where a noticeable share of the rows stands in another block, or of rows or people in another dataset, but
     for `new_rows`; DataError where the file does not fit; InputError where the dataset cannot grow or is retired.
     """
-    if not 1 <= records <= MOST_RECORDS:
-        raise InputError(f"records={records}: must be from 1 to {MOST_RECORDS}")
-    dataset = home.ledger.dataset(name)
-    about = dataset.registration
+    about = (dataset := home.ledger.dataset(name)).registration
     schema = replace(schema_of(home, dataset), records=records)
     dated = None if period is None else _dated(schema, period)
     block = NewBlock(name, "", records, by, period, new_rows, query, said_ids, **person.to_block())
@@ -156,17 +154,28 @@ def append(
                 before = None if person.each_block else _people_before(home, dataset)
                 pack(data, schema, about.unit, watch, parting, folder, before, said_ids, about.firsts)
             sketch = scan.sketch()
-            people = naming_people(
-                sketch, about.unit.column, [column for column in by_name if column not in scan.fractions]
-            )
+            if admit is not None and (known := block_of(home, ever, sketch)) is not None:
+                return home.ledger.dataset(name, blocks=(known, known))
+            if admit is not None:
+                admit()
+            whole = [column for column in by_name if column not in scan.fractions]
+            people = naming_people(sketch, about.unit.column, whole)
             if new_rows is None:
                 guard.require_enough(people, about.unit.column, [*others, ever])
-            files = files_of(dataset, (dataset.last or 1) + 1, before is not None)
-            commitment = write_packed(home, folder, files, schema_text(home, dataset), people)
-            block = replace(block, commitment=commitment)
+            files = files_of(dataset, number := (dataset.last or 1) + 1, before is not None)
+            block = replace(block, commitment=write_packed(home, folder, files, schema_text(home, dataset), people))
             _enter(guard, folder, ever, files, block, others, scan, people)
-            note(home, f"{name}/{(dataset.last or 1) + 1}", data=origin or str(data.absolute()), rows=commitment)
+            note(home, f"{name}/{number}", data=origin or str(data.absolute()), rows=block.commitment)
             return home.ledger.dataset(name)
+
+
+def append_from(home: Home, name: str, source: RowSource, by: str, records: int, **how: Any) -> Dataset:
+    """Append what `source` names, wherever it lies. `how`: what else `append` takes, and raises as it does."""
+    about, stated = home.ledger.dataset(name).registration, source.stated
+    described = home.datasets / about.commitment / "schema.yaml"
+    query = None if stated is None else RowQuery.of(stated, source.reason, by)
+    with rows_at(home, source, described, about.unit.column) as (rows, origin):
+        return append(home, name, rows, by, records, origin=origin, query=query, **how)
 
 
 def _dated(schema: Schema, period: Period) -> DateFeature | MomentFeature:

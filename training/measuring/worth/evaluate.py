@@ -183,16 +183,19 @@ def _smaller(dataset: Dataset, request: Request) -> Iterator[Budget]:
         yield Budget(most, request.budget.delta)
 
 
-def plan_following(home: Home, training: Request, epsilon: str | float | Decimal, by: str) -> PlannedWorth:
+def plan_following(
+    home: Home, training: Request, epsilon: str | float | Decimal, by: str, grown: Dataset | None = None
+) -> PlannedWorth:
     """Plan the evaluation of the model that a job will make, on the rows that its dataset keeps aside. It is reserved
-    together with the job and gets the job's number then. Raises as `plan`.
+    together with the job and gets the job's number then. Raises as `plan`. `grown`: what is kept aside of a dataset, as
+    it would be with a block that is still to come; None: as it stands.
     """
     if home.ledger.dataset(training.dataset).holdout is None:
         raise InputError(
             f"evaluate: dataset {training.dataset} keeps no rows aside, which is declared when a family is founded "
             "(dataset register --holdout 0.2). Train, then evaluate on a dataset of other people"
         )
-    dataset = home.ledger.dataset(training.dataset, by, HOLDOUT, training.blocks)
+    dataset = grown or home.ledger.dataset(training.dataset, by, HOLDOUT, training.blocks)
     question = schema_of(home, dataset).question(training.target)
     budget = Budget.of(str(epsilon), "0")
     public = public_of(dataset, question, budget)
