@@ -118,7 +118,7 @@ PAGES = (
     ("Files to register", "/ui/drafts"),
     (PART + "what a total means", "/ui/drafts/meaning?epsilon=1&delta=1e-6"),
     ("Documentation", "/docs"),
-    ("Documentation, a page", "/docs/schema"),
+    ("Documentation, a page", "/docs/reference/schema"),
     ("Doors to be tried", "/api"),
     ("Sign in", "/ui/login"),
 )

@@ -48,6 +48,7 @@ from serving.rest.openapi import MEANINGS, examples, openapi
 from serving.wire import errors as doors
 from training.learners import LEARNERS
 from training.learners.base.private_learner import PrivateClassifier, PrivateRegressor
+from training.notebook import CHECKS, CHECKS_OF_MANY, CHECKS_OF_NUMBERS
 from training.notebook.notebook_budget import Account
 from training.notebook.without_noise import NotPrivate
 from training.session.session import Session
@@ -446,11 +447,36 @@ def python() -> str:
     """The doors of the rooms for programs, from their signatures and docstrings."""
     names = ", ".join(f"`{each}`" for each in sorted({kind.__name__ for kind in LEARNERS.values()}))
     intro = (
-        "What programs call, from the code: the [client](../client.md) of a service; the [estimators](../notebook.md), "
-        f"which `dpserve.learners` has by name ({names} and the regressors), with the methods of the two bases shown "
-        "here; and, for who builds on the platform itself, the doors of the rooms.\n\n"
+        "What programs call, from the code: the [client](clients.md#in-python) of a service; the "
+        f"[estimators](../notebook.md), which `dpserve.learners` has by name ({names} and the regressors), with the "
+        "methods of the two bases shown here; and, for who builds on the platform itself, the doors of the rooms.\n\n"
     )
-    return f"# Python\n\n{intro}" + "".join(map(_code, CODE))
+    return f"# Python\n\n{intro}" + "".join(map(_code, CODE)) + checks()
+
+
+def checks() -> str:
+    """Return how far scikit-learn's checks go: a table for each list of exceptions, as a test keeps them."""
+    lists = {"CHECKS": CHECKS, "CHECKS_OF_NUMBERS": CHECKS_OF_NUMBERS}
+    lists["CHECKS_OF_MANY"] = {name: why for name, why in CHECKS_OF_MANY.items() if name not in CHECKS}
+    heads = {"CHECKS": "of two classes", "CHECKS_OF_NUMBERS": "of numbers", "CHECKS_OF_MANY": "and of more classes"}
+    tables = (
+        f"{heads[name].capitalize()} (`{name}`):\n\n"
+        + table(
+            ("check", "why a private estimator does not pass it"),
+            [(f"`{check}`", why) for check, why in sorted(of.items())],
+        )
+        for name, of in lists.items()
+    )
+    text = (
+        "`check_estimator(estimator, expected_failed_checks=CHECKS)` passes for an estimator with `classes=[0, 1]` and "
+        "an `Account(epsilon=100, rowwise=True)`, with these exceptions; a test keeps the lists exact. scikit-learn "
+        "skips `check_pipeline_consistency`, `check_methods_sample_order_invariance` and "
+        "`check_methods_subset_invariance`, because estimators are not deterministic (predictions do not depend on the "
+        "other rows; a test of ours says so). Array-likes are checked by scikit-learn's own checks, whose errors come "
+        "out: one-dimensional, sparse, complex, empty, or with another number of columns. All errors about X and y "
+        "are also `ValueError`s or `TypeError`s.\n\n"
+    )
+    return f"## scikit-learn's checks\n\n{text}" + "".join(tables)
 
 
 def _code(door: Any) -> str:

@@ -1,1 +1,1 @@
-"""Learners of others that run in a home (docs/platform.md), and the check that records a learner and plays it."""
+"""Learners of others that run in a home (docs/reference/others.md), and the check that records and plays a learner."""

@@ -1,5 +1,5 @@
 """Learners of others that a steward admits: each admission is an entry, and so is its end. A job that names one is
-reserved and started only while that admission stands, and for its dataset (docs/platform.md).
+reserved and started only while that admission stands, and for its dataset (docs/reference/others.md).
 """
 
 from __future__ import annotations

@@ -7,5 +7,5 @@ from serving.pages.parts.places import Place
 
 PLACES = (
     Place("/ui/learners", "Learners of others", READS, "Texts of others that jobs may run, and who admitted them",
-          later=True, help="platform"),
+          later=True, help="reference/others"),
 )  # fmt: skip

@@ -1,5 +1,5 @@
-"""Learners of others that were admitted to this home (docs/platform.md): the ledger says which, and by the digests in
-its entries lie their texts here, and the reports of their checks that the issuer's key signed.
+"""Learners of others that were admitted to this home (docs/reference/others.md): the ledger says which, and by the
+digests in its entries lie their texts here, and the reports of their checks that the issuer's key signed.
 """
 
 from __future__ import annotations

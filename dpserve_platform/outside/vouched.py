@@ -2,7 +2,7 @@
 
 One run is one release: it is charged before it starts, and its model alone comes out. The model, or that there is none,
 is handed on when the program has had its seconds to the full, so that how long it took says nothing. dpserve proves
-nothing of what it does with the rows: the promise is its voucher's (docs/vouched.md).
+nothing of what it does with the rows: the promise is its voucher's (docs/reference/others.md).
 """
 
 from __future__ import annotations

@@ -229,7 +229,8 @@ def tune(
 
     It learns a random number of times with settings from a grid, and keeps the best, as one job.
 
-    Epsilon is the price of all of it. Each run gets about half, so defaults are often better: docs/tuning.md.
+    Epsilon is the price of all of it. Each run gets about half, so defaults are often better
+    (docs/reference/training.md).
 
     \b
     dpserve tune adult --learner lazybb --epsilon 1 --grid rounds=50,100,200 --grid rate=0.2,0.4

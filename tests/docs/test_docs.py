@@ -19,6 +19,7 @@ from pages import ROOT
 from typer.main import get_command
 
 from dpserve import Client
+from dpserve.learners import CHECKS_OF_MANY, CHECKS_OF_NUMBERS
 from serving.app import DOORS
 from serving.cli.app import TREE, app
 from serving.cli.backends.choice import Needs
@@ -216,10 +217,10 @@ SHOWN_ALONE = {  # pages with commands that no test runs as they stand there, an
     "nothing-is-sent.md": "a tracer: tests/test_nothing_is_sent.py runs it",
     "postgresql.md": "a PostgreSQL of one's own: tests/accountant/store",
     "predictions.md": "another runtime: tests/models/onnx/test_portable.py",
-    "remote.md": "a picture",
+    "reference/clients.md": "a picture",
     "sources.md": "stores and databases of one's own: tests/training/rows/test_duck.py, make stores-test",
     "serving.md": "a bento: tests/serving/test_service.py builds one",
-    "vouched.md": "packages of others: tests/dpserve_platform/outside/test_vouched.py runs a program",
+    "reference/others.md": "packages of others: tests/dpserve_platform/outside/test_vouched.py runs a program",
     "witnesses.md": "witnesses of others: tests/accountant/log/test_witness.py",
 }
 
@@ -256,7 +257,7 @@ def test_the_page_from_afar_names_what_a_server_can_be_asked():
         if isinstance(group, Branch)
     }
     alone = [name for name, node in TREE.items() if isinstance(node, Leaf) and asks(node)]
-    rows = re.findall(r"^\| (`\w+`|) ?\| (`.*`) \|$", (DOCS / "remote.md").read_text("utf-8"), re.M)
+    rows = re.findall(r"^\| (`\w+`|) ?\| (`.*`) \|$", (DOCS / "reference/clients.md").read_text("utf-8"), re.M)
     shown = {group: set(re.findall(r"`([\w-]+)`", names)) for group, names in rows if "DPSERVE" not in group}
     wanted = {group: set(names) for group, names in {"": alone, **groups}.items() if names}
     assert shown == wanted
@@ -277,6 +278,7 @@ def test_the_reference_speaks_of_everything(site):
     assert all(f'id="client{name}"' in text["python"] for name in methods)
     shown = ("fit", "predict", "score", "explain", "plot", "export")
     assert all(f'id="privateclassifier{name}"' in text["python"] for name in shown)
+    assert all(f"<code>{name}</code>" in text["python"] for name in {*CHECKS_OF_MANY, *CHECKS_OF_NUMBERS})
     assert re.findall(r" at 0x|&#39;str|'str'|\(self", text["python"]) == []
     assert "\\|" not in text["learners"]
     code = "".join(path.read_text("utf-8") for room in ROOMS for path in (ROOT / room).rglob("*.py"))

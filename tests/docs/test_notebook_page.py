@@ -1,4 +1,4 @@
-"""Every block of docs/notebook.md and of the page of scikit-learn's checks, as it stands, in one Python session."""
+"""Every block of docs/notebook.md, as it stands, in one Python session."""
 
 from __future__ import annotations
 
@@ -8,28 +8,22 @@ import warnings
 import onnx
 import pytest
 from notebooks import EXAMPLES, cells, play
-from pages import ROOT
+from pages import blocks
 
 from training.notebook import PublicWarning, SpendWarning
-
-PAGES = [ROOT / "docs" / name for name in ("notebook.md", "reference/scikit-learn-checks.md")]
 
 
 @pytest.mark.slow
 def test_every_block_of_the_pages_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    blocks = [
-        (page, block)
-        for page in PAGES
-        for block in re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
-    ]
-    assert [len([of for of, _ in blocks if of == page]) for page in PAGES] == [8, 1]
+    page = blocks("docs/notebook.md", "python")
+    assert len(page) == 8
     session: dict[str, object] = {"__name__": "__main__"}
     with warnings.catch_warnings():
         warnings.simplefilter("error", PublicWarning)
         warnings.simplefilter("error", SpendWarning)
-        for page, block in blocks:
-            exec(compile(block, str(page), "exec"), session)
+        for block in page:
+            exec(compile(block, "docs/notebook.md", "exec"), session)
     said = capsys.readouterr().out
     assert re.search(
         r"<Account of epsilon 3, 3 fits: \d+ % of the budget used\. Room for one more fit: up to epsilon \d\.\d+>",

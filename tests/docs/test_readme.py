@@ -41,7 +41,7 @@ def glossary() -> tuple[list[list[str]], list[str]]:
     return rows, " ".join(hidden.split()).split(", ")
 
 
-FIRST_HOUR = ("README", *(f"docs/{name}" for name in ("index", "budgets", "learners", "evaluation")))
+FIRST_HOUR = ("README", *(f"docs/{name}" for name in ("index", "first-steps", "budgets", "learners", "evaluation")))
 TUTORIALS = sorted(f"docs/tutorials/{path.stem}" for path in (ROOT / "docs" / "tutorials").glob("*.md"))
 
 

@@ -1,4 +1,4 @@
-"""The commands of docs/tuning.md: the price is asked for as it stands, and the job is that without `--plan`.
+"""The commands about tuning: the price is asked for as it stands, and the job is that without `--plan`.
 
 What a tuned job does is tried in tests/training/tuning/.
 """
@@ -24,7 +24,7 @@ def test_the_price_of_the_page_is_told(tmp_path: Path) -> None:
     data = ["--data", str(folder / "adult.parquet"), "--schema", str(folder / "adult.yaml")]
     done = dpserve(home, "dataset", "register", "adult", *data, "--epsilon", "3", "--delta", "1e-6", "--unit", "record")
     assert done.returncode == 0, done.stderr
-    plan, tune = "".join(blocks("docs/tuning.md", "sh")).splitlines()
+    plan, tune = "".join(blocks("docs/reference/training.md", "sh", "Private tuning")).splitlines()
     assert plan.partition(" --plan")[0] == tune
     said = follow(folder, f"export PATH=$PWD/.venv/bin:$PATH\n{plan}")
     assert "price     epsilon 1, for all of it" in said

@@ -18,8 +18,8 @@ def test_every_command_of_the_first_steps_runs(tmp_path):
     """The analyst and the auditor ask the operator's server, with neither rows nor a home; then it is stopped."""
     folder = checkout(tmp_path)
     steward, operator, analyst, auditor = (
-        "\n".join(blocks(f"docs/tutorials/{name}", "sh"))
-        for name in ("steward.md", "operator.md", "analyst.md", "auditor.md")
+        "\n".join(blocks("docs/first-steps.md", "sh", f"The {name}"))
+        for name in ("data steward", "operator", "analyst", "auditor")
     )
     starts, _, after = operator.partition(STOPS)
     script = f"{steward}\n{starts}\n(\n{analyst}\n{auditor}\n)\n{STOPS}{after}"

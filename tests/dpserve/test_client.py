@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from decimal import Decimal
@@ -13,6 +12,7 @@ import httpx
 import numpy as np
 import pytest
 from notebooks import play
+from pages import blocks
 from small_home import ROOT, adult_home, environment, records, serving, until
 
 from accountant.ledger.families.dataset_sets import dataset_names
@@ -428,13 +428,11 @@ def test_it_needs_none_of_the_rooms():
 # The pages
 
 
-def snippets(page, language):
-    text = (ROOT / "docs" / page).read_text()
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
+PAGE = "docs/reference/clients.md"
 
 
 def test_every_snippet_of_the_clients_page_runs(server, tmp_path):
-    code = "\n".join(snippets("client.md", "python"))
+    code = "\n".join(blocks(PAGE, "python", "In Python"))
     assert code.count("service.") > 10
     done = on_a_shell([sys.executable, "-c", code], server, tmp_path)
     assert done.returncode == 0, done.stderr
@@ -445,7 +443,7 @@ def test_every_snippet_of_the_clients_page_runs(server, tmp_path):
 
 @pytest.mark.system("curl", "jq")
 def test_every_command_of_the_curl_page_runs(server, tmp_path):
-    script = "set -eu\n" + "\n".join(snippets("curl.md", "sh"))
+    script = "set -eu\n" + "\n".join(blocks(PAGE, "sh", "With curl")[:-1])
     assert script.count("curl ") > 12
     script = script.replace("http://127.0.0.1:3000", f"http://127.0.0.1:{server.port}")
     done = on_a_shell(["bash", "-o", "pipefail", "-c", script], server, tmp_path)
@@ -461,7 +459,7 @@ def test_a_dataset_is_registered_as_the_page_of_the_dashboard_does_over_rest(ser
     (tmp_path / "visits.csv").write_text("\n".join(["patient,age,again", *rows, ""]))
     schema = 'target: {name: again, classes: ["no", "yes"]}\nrecords: 400\nignore: [patient]\n'
     (tmp_path / "visits.yaml").write_text(schema + "features: {age: {type: numeric, range: [0, 100]}}\n")
-    (script,) = snippets("register-in-the-browser.md", "sh")
+    (script,) = blocks(PAGE, "sh", "Register a dataset")
     (tmp_path / "auth").write_text(f"Authorization: Bearer {server.tokens['admin']}\n")
     whole = f"set -eu\nURL=http://127.0.0.1:{server.port}\n{script}"
     done = on_a_shell(["bash", "-o", "pipefail", "-c", whole], server, tmp_path)

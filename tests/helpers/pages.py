@@ -14,9 +14,23 @@ import warm
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def blocks(page: str, language: str) -> list[str]:
-    """The fenced blocks of a page of the project, in order."""
-    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.M | re.S)
+def part(page: str, heading: str) -> str:
+    """What stands on a page of the project under a heading, up to the next one of its level or above."""
+    lines = (ROOT / page).read_text("utf-8").splitlines(keepends=True)
+    heads, fenced = list[tuple[int, int, str]](), False
+    for at, line in enumerate(lines):
+        fenced ^= line.lstrip().startswith("```")
+        if not fenced and (found := re.match(r"(#+) (.*)", line)):
+            heads.append((at, len(found[1]), found[2]))
+    ((start, level),) = [(at, level) for at, level, name in heads if name == heading]
+    end = next((at for at, other, _ in heads if at > start and other <= level), len(lines))
+    return "".join(lines[start:end])
+
+
+def blocks(page: str, language: str, under: str = "") -> list[str]:
+    """The fenced blocks of a page of the project, or of what stands there under a heading, in order."""
+    text = part(page, under) if under else (ROOT / page).read_text("utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
 
 
 def newcomers() -> list[str]:

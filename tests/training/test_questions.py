@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from dataclasses import astuple, replace
-from pathlib import Path
 
 import numpy as np
 import orjson
@@ -14,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from ledgers import unjudged
+from pages import blocks
 
 from accountant.access.grants import access_of
 from accountant.certificates.statement import sign
@@ -258,12 +257,9 @@ def test_the_form_takes_the_target(home):
     assert found["digest"] != priced(target="region")["digest"]
 
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "targets.md"
-
-
 @pytest.mark.slow
 def test_the_page_runs_as_it_stands(tmp_path, monkeypatch, capsys):
-    schema, commands = re.findall(r"^```(?:yaml|sh)\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
+    schema, commands = blocks("docs/reference/training.md", "(?:yaml|sh)", "Several targets")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DPSERVE_HOME", str(tmp_path / "home"))
     (tmp_path / "people.yaml").write_text(schema)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import shlex
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from mean_by_bin import MeanByBin
+from pages import blocks
 
 from accountant.errors import DataError, SchemaError
 from accountant.home import Home
@@ -306,25 +306,23 @@ def test_a_number_from_rows_to_a_verified_model_that_answers(tmp_path, monkeypat
 
 # ---- the page --------------------------------------------------------------------------------------------------------
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "regression.md"
-
-
-def blocks(kind: str) -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
+PAGE = "docs/reference/training.md"
 
 
 def test_every_block_of_the_page_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DPSERVE_HOME", str(tmp_path / "home"))
-    (declared,), (made_up, notebook), (commands,) = blocks("yaml"), blocks("python"), blocks("sh")
+    (declared,), (made_up, notebook), (commands,) = (
+        blocks(PAGE, kind, "Learning a number") for kind in ("yaml", "python", "sh")
+    )
     (tmp_path / "flats.yaml").write_text(declared)
     session: dict[str, object] = {"__name__": "__main__"}
-    exec(compile(made_up, str(PAGE), "exec"), session)
+    exec(compile(made_up, PAGE, "exec"), session)
     for line in commands.splitlines():
         assert run(shlex.split(line)[1:]) == 0, (line, capsys.readouterr().err)
     rents, rent = pq.read_table(tmp_path / "rents.parquet"), np.asarray(session["rent"])
     assert rents.column_names == ["value"]
     assert len(rents) == len(rent)
     assert 1 - ((rent - np.asarray(rents["value"])) ** 2).mean() / rent.var() > 0.7
-    exec(compile(notebook, str(PAGE), "exec"), session)
+    exec(compile(notebook, PAGE, "exec"), session)
     assert session["model"].score(session["flats"], session["rent"]) > 0.7

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pages import part
 from small_home import dpserve
 
 from accountant.audit.audit import audit_home
@@ -53,7 +54,7 @@ def loaded(home: Home, name: str, version: int = 1):
 
 
 def test_the_page_s_commands_begin_from_a_file_and_from_a_model_and_what_comes_of_it_is_certified(home, public):
-    page = (ledgers.ROOT / "docs" / "public-start.md").read_text()
+    page = part("docs/reference/training.md", "A public start")
     from_file, from_model = re.findall(r"^dpserve (train .*?) +#", page, re.M)
     trained = dpserve(home.path, *from_file.replace("public.parquet", str(public)).split())
     assert trained.returncode == 0, trained.stderr

@@ -1,4 +1,4 @@
-"""Learners of others (docs/platform.md): the ledger says which are admitted, and an extension runs them."""
+"""Learners of others (docs/reference/others.md): the ledger says which are admitted, and an extension runs them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Models that boosting begins from (docs/public-start.md): kept in the home by the digest that a job names, each with
-the releases that it was made from.
+"""Models that boosting begins from (docs/reference/training.md): kept in the home by the digest that a job names,
+each with the releases that it was made from.
 
 A start is a sum over features: of public rows, learnt openly, or of a model of this home, whose numbers are released.
 Rows are scored by the dataset's own bins: what another model says there, it says of one value of the bin, which changes

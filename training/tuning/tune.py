@@ -36,7 +36,7 @@ from training.tuning.selecting import BestOf, Outcome, most_runs
 
 MOST_SETTINGS = 64
 SCORE_SHARE = Fraction(1, 10)  # of what a run costs
-RUN_SHARE = Decimal("0.5")  # of a job's epsilon, about what is left for one run (.43 to .59, docs/tuning.md)
+RUN_SHARE = Decimal("0.5")  # of a job's epsilon, about what is left for one run (.43 to .59)
 DEFAULT = "default"  # in a grid: the learner's own
 
 

@@ -18,7 +18,10 @@ from serving.pages.parts.render import manual, markdown_of, slug
 
 MOST_PAGES = 20
 # How much a match is worth beside one in a guide: nobody who asks in words looks for a list that was made from code.
-WEIGHTS = {"reference/": 0.35, "privacy/": 0.5, "results/": 0.6, "changelog": 0.25, "vectors": 0.35, "decisions": 0.4}
+MADE = ("access", "alerts", "commands", "errors", "learners", "metrics", "python", "rest", "settings")
+WEIGHTS = {f"reference/{name}": 0.35 for name in MADE} | {
+    "reference/": 0.9, "privacy/": 0.5, "results/": 0.6, "changelog": 0.25, "vectors": 0.35, "decisions": 0.4
+}  # fmt: skip
 TITLE, HEADING, TEXT = 8.0, 6.0, 1.0  # how much a word counts there
 # What stands in each is the same to who asks. A word of several is looked for as a phrase.
 SAME: tuple[tuple[str, ...], ...] = (
@@ -44,6 +47,8 @@ SAME: tuple[tuple[str, ...], ...] = (
     ("upgrade", "migrate", "update"),
     ("rotate", "key", "keys"),
     ("sql", "count", "counts", "query", "querying"),
+    ("regression", "regressor", "learning a number"),
+    ("write a learner", "own learner", "custom learner", "learner of your own"),
 )
 UNASKED = """
 a an and are as at be by can do does for from has have how i if in is it my of on or so that the their there this to was
@@ -121,9 +126,11 @@ def _index() -> bytes:
 
 
 def _sections(name: str) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the sections of a page: anchor, title of the page, heading, text. The first has no heading."""
+    """Yield the sections of a page: anchor, title of the page and of the part that a section lies in, heading, text.
+    The first has no heading.
+    """
     tokens = MarkdownIt("commonmark").enable("table").parse(markdown_of(name))
-    title, heading, text, level = name, "", list[str](), ""
+    title, part, heading, text, level = name, "", "", list[str](), ""
     for token in tokens:
         if token.type == "heading_open":
             level = token.tag
@@ -132,11 +139,12 @@ def _sections(name: str) -> Iterator[tuple[str, str, str, str]]:
             if level == "h1":
                 title = words
             elif level:
-                yield slug(heading), title, heading, " ".join(text)
+                yield slug(heading), title + part, heading, " ".join(text)
+                part = "" if level == "h2" else part or f" · {heading}"
                 heading, text = words, []
             else:
                 text.append(words)
             level = ""
         elif token.type in ("fence", "code_block"):
             text.append(token.content)
-    yield slug(heading), title, heading, " ".join(text)
+    yield slug(heading), title + part, heading, " ".join(text)

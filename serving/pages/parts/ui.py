@@ -57,14 +57,14 @@ PLACES = (
 
 # Where the documentation explains a page: by how its address begins, the longest first.
 HELP = (
-    ("/ui/drafts", "register-in-the-browser"), ("/ui/datasets", "budgets"), ("/ui/profiles", "profile"),
+    ("/ui/drafts", "tutorials/messy#in-the-browser"), ("/ui/datasets", "budgets"), ("/ui/profiles", "profile"),
     ("/ui/answers", "querying"),
     ("/ui/jobs", "dashboard#a-job-the-price-first"),
     ("/ui/schedules", "growing"),
     ("/ui/verify", "verifying-in-the-browser"), ("/ui/models", "dashboard#models"), ("/ui/ledger", "audit-ledger"),
     ("/ui/audit", "audit"), ("/ui/service", "monitoring"), ("/ui/keys", "keys"), ("/ui/evaluations", "evaluation"),
     ("/ui/grants", "access"), ("/ui/tokens", "access"),
-    *((place.path, place.help) for place in EXTENSIONS), ("/ui", "dashboard"), ("/api", "curl"),
+    *((place.path, place.help) for place in EXTENSIONS), ("/ui", "dashboard"), ("/api", "reference/clients#with-curl"),
 )  # fmt: skip
 
 

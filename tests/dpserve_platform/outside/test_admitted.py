@@ -14,6 +14,7 @@ from pathlib import Path
 
 import ledgers
 import pytest
+from pages import part
 from small_home import dpserve
 
 from accountant.access import key_life
@@ -57,7 +58,7 @@ def problems(home: Home) -> list[str]:
 
 
 def test_the_page_s_commands_lead_from_nothing_to_a_certificate(home):
-    page = (ledgers.ROOT / "docs" / "platform.md").read_text()
+    page = part("docs/reference/others.md", "From nothing to a certificate")
     lines = re.findall(r"^dpserve ((?:learner (?:admit|remove)|plan|train|verify|predict) .*?)(?: +#.*)?$", page, re.M)
     commands = [line.split()[0] for line in lines]
     assert commands == ["learner", "plan", "train", "verify", "predict", "learner"]

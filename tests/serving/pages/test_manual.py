@@ -87,7 +87,7 @@ def test_what_is_no_page(name):
         ("rotate a key", "keys#rotation"),
         ("delta", "which-delta"),
         ("a count's noise", "querying#what-it-costs"),
-        ("how do I verify a certificate", "tutorials/auditor#check-one-model"),
+        ("how do I verify a certificate", "first-steps#check-a-certificate"),
         ("synthetic rows", "profile#synthetic-rows"),
         ("restore", "backup#what-is-lost"),
     ],

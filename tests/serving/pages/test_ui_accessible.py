@@ -82,7 +82,7 @@ EXAMPLES = {
     "/ui/grants": "/ui/grants",
     "/ui/grants/{grant}": "/ui/grants/{grant}",
     "/docs": "/docs",
-    "/docs/{page:path}": "/docs/tutorials/steward",
+    "/docs/{page:path}": "/docs/first-steps",
 }
 CONTROLS = "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']"
 # By what they are: a list may be renewed meanwhile.
