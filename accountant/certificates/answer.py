@@ -28,14 +28,16 @@ class MeasureForm(Form):
     """What is added up in each cell."""
 
     column: Text | None = form_field(about="null: every row; else rows where this column is there")
-    is_sum: bool = form_field(key="sum", about="its numbers, from -1 at the low end to 1 at the high end")
+    is_sum: bool = form_field(key="sum", about="its numbers: 1 at one end of the range, 0 at the other")
     ends: list[Real] | None = form_field(
         default=None, about="of a sum: the declared range", limits=Limits(shortest=2, longest=2)
     )
+    end: Literal["low", "high"] | None = form_field(default=None, about="of a sum: where a row counts 1")
     within: Real | None = form_field(default=None, about="of a sum: how far one row's number may be off")
     calendar: Literal["date", "datetime", "time"] | None = form_field(
         default=None, about="of a sum: of what its numbers stand for"
     )
+    everywhere: bool | None = form_field(default=None, about="of a sum: no row is without the column")
     where: list[ConditionForm] | None = form_field(default=None, about="over those rows alone that meet these as well")
 
 

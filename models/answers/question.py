@@ -16,6 +16,8 @@ from models.features.features import CalendarFeature, NumericFeature
 from models.profile.columns import Column, column_of, labels, text_of
 
 Kind = Literal["count", "sum", "avg"]
+End = Literal["low", "high"]
+ENDS: tuple[End, End] = "low", "high"
 Sign = Literal["<", "<=", ">", ">="]
 SIGNS: Mapping[Sign, Callable[[float, float], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge
@@ -155,9 +157,10 @@ class Output:
 
 @dataclass(frozen=True)
 class Measure:
-    """What is counted in each group: rows (`column` None), rows where the column is there, or (`is_sum`) the sum of
-    the number, from -1 at the low end of its range to 1 at the high end. `within`: how far one row's number may be
-    off, because it is known to its cell alone. `where`: over those rows alone that meet these as well.
+    """What is counted in each group: rows (`column` None), rows where the column is there, or (`is_sum`) its number in
+    parts: a row counts 1 towards one `end` of the range where it is there, 0 at the other, and by its place between
+    them. `within`: how far one row's number may be off, because it is known to its cell alone. `everywhere`: no row is
+    without the column. `where`: over those rows alone that meet these as well.
     """
 
     column: str | None = None
@@ -166,23 +169,29 @@ class Measure:
     within: float = 0.0
     calendar: CalendarKind | None = None
     where: tuple[Condition, ...] = ()
+    end: End | None = None
+    everywhere: bool = False
 
     @classmethod
     def from_form(cls, form: MeasureForm) -> Measure:
         """Read the inverse of `to_json`. CertificateInvalid where a sum has no range."""
         ends = None if form.ends is None else (float(form.ends[0]), float(form.ends[1]))
-        if form.is_sum != (ends is not None) or form.is_sum != (form.within is not None):
-            raise CertificateInvalid("measures: a sum has its range, and how near a number is known; a count has not")
+        if {form.is_sum} != {each is not None for each in (ends, form.within, form.end)}:
+            raise CertificateInvalid(
+                "measures: a sum has a range, an end, and how near a number is known; a count has not"
+            )
         if form.is_sum and (form.column is None or ends is None or not ends[0] < ends[1]):
             raise CertificateInvalid("measures: a sum is of a column with a range")
         where = tuple(map(Condition.from_form, form.where or ()))
-        return cls(form.column, form.is_sum, ends, float(form.within or 0), form.calendar, where)
+        within, everywhere = float(form.within or 0), bool(form.everywhere)
+        return cls(form.column, form.is_sum, ends, within, form.calendar, where, form.end, everywhere)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a statement has it."""
         body: dict[str, Any] = {"column": self.column, "sum": self.is_sum}
         if self.ends is not None:
-            body |= {"ends": [*map(text_of, self.ends)], "within": text_of(self.within)}
+            body |= {"ends": [*map(text_of, self.ends)], "end": self.end, "within": text_of(self.within)}
+        body |= {"everywhere": True} if self.everywhere else {}
         body |= {} if self.calendar is None else {"calendar": self.calendar}
         return body | ({"where": [condition.to_json() for condition in self.where]} if self.where else {})
 

@@ -6,7 +6,8 @@ Every figure is a function of released numbers: docs/privacy/sums.md has the int
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import ceil, floor, prod, sqrt
 from typing import Any
 
@@ -18,7 +19,7 @@ from accountant.certificates.profile import Profile
 from dpserve_verify.certificates.certificate import plan_of
 from dpserve_verify.certificates.stated import ANSWER, Stated
 from dpserve_verify.errors import CertificateInvalid
-from models.answers.question import SIGNS, Condition, Conditions, Measure, Output, Question, merge
+from models.answers.question import ENDS, SIGNS, Condition, Conditions, Measure, Output, Question, merge
 from models.answers.sampled import HALF, Sampled
 from models.features.calendar import text_of
 from models.features.features import NumericFeature
@@ -31,7 +32,8 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Released:
-    """Noisy sums of `measures` in the cells of columns `by`, over rows that meet `where`: shape (measures, *bins).
+    """Noisy sums of `measures` in the cells of columns `by`, over rows that meet `where`: shape (measures, *bins); of
+    a number's two sums both.
     `sampled`: of which units, where they are a part of all. `most`: what a row counts that weighs the most.
     """
 
@@ -42,6 +44,14 @@ class Released:
     noise: Noise
     sampled: Sampled | None = None
     most: float = 1.0
+
+    @classmethod
+    def promised(
+        cls, by: tuple[Column, ...], where: tuple[Condition, ...], measures: tuple[Measure, ...], noise: Noise
+    ) -> Released:
+        """Return these cells with nothing in them."""
+        shape = len(measures), *(column.bins for column in by)
+        return cls(by, where, measures, np.broadcast_to(0.0, shape), noise)
 
     def answer(self, question: Question) -> Table | None:
         """Return the table of a question that follows from these cells; None where it does not."""
@@ -91,7 +101,8 @@ class Released:
         name = None if output.column is None else output.column.name
         wanted = merge(question.where, output.where)
         is_share = name is None and output.kind == "avg"
-        counts = self._sums(name, False, merge(question.where) if is_share else wanted, groups)
+        of_rows = name is None or output.column.is_everywhere  # type: ignore[union-attr]  # there is one
+        counts = self._sums(None if of_rows else name, False, merge(question.where) if is_share else wanted, groups)
         if counts is None and output.column is not None:  # rows where it is there, of all rows by its own bins
             there = Condition.by_missing(output.column, False)
             counts = self._sums(None, False, merge((wanted or {}).values(), (there,)), groups)
@@ -116,11 +127,12 @@ class Released:
     def _sums(
         self, name: str | None, is_sum: bool, wanted: Conditions | None, groups: Groups
     ) -> tuple[Floats, Floats] | None:
-        """Return the sums of a measure over rows that meet `wanted`, by group, and how many cells went into each: none
-        where no row of a group can meet them. None where they do not follow.
+        """Return counts of rows, of rows where a column is there, or its sums about the middle, over rows that meet
+        `wanted`, by group, and how many released numbers went into each: none where no row of a group can meet them.
+        None where they do not follow.
         """
         best: tuple[Floats, Floats] | None = None
-        for own, values in zip(self.measures, self.sums, strict=True):
+        for own, values, draws in self._figures_of_cells:
             chosen = self._chosen(wanted, own.where) if (own.column, own.is_sum) == (name, is_sum) else None
             if chosen is None:
                 continue
@@ -130,10 +142,26 @@ class Released:
             met: NDArray[Any] = np.array(float(prod(len(chosen[axis]) for axis in others)))
             for axis, codes in groups.items():
                 met = np.multiply.outer(met, np.isin(codes, chosen[axis]))
-            summed = np.where(met > 0, sums, 0.0).reshape(-1), met.reshape(-1)
+            summed = np.where(met > 0, sums, 0.0).reshape(-1), draws * met.reshape(-1)
             if best is None or summed[1].max(initial=0) < best[1].max(initial=0):
                 best = summed
         return best
+
+    @cached_property
+    def _figures_of_cells(self) -> list[tuple[Measure, Floats, int]]:
+        """Return each count and each sum about the middle, in each cell, and of how many released numbers it is made:
+        the two sums of a number add up to the count of its rows, of all rows where none is without it.
+        """
+        figures: list[tuple[Measure, Floats, int]] = []
+        released = dict(zip(self.measures, self.sums, strict=True))
+        for own, values in released.items():
+            if not own.is_sum:
+                figures.append((own, values, 1))
+            elif own.end == ENDS[1]:
+                below = released[replace(own, end=ENDS[0])]
+                count = Measure(None if own.everywhere else own.column, where=own.where)
+                figures += [(count, below + values, 2), (own, values - below, 2)]
+        return figures
 
     def _chosen(self, wanted: Conditions | None, of_measure: Sequence[Condition]) -> list[list[int]] | None:
         """Return, of each column of the cells, the bins that hold exactly the rows that meet `wanted`, of a measure
@@ -265,6 +293,9 @@ def released_by_answer(answer: Answer) -> Released:
     where = tuple(map(Condition.from_form, form.where))
     measures = tuple(map(Measure.from_form, form.measures))
     shape = (len(measures), *(column.bins for column in by))
+    if any(len({each.end for each in measures if replace(each, end=None) == replace(own, end=None)}) != 2
+           for own in measures if own.is_sum) or len({*measures}) < len(measures):  # fmt: skip
+        raise CertificateInvalid("measures: of a number both ends are counted, each once")
     if len({column.name for column in by}) < len(by) or prod(shape) != len(form.counts):
         raise CertificateInvalid("counts: are not as many as measures times cells")
     try:

@@ -61,6 +61,11 @@ class Column:
         own = {"missing": self.bins - 1, "other": self.bins - 2}
         return tuple(code for code in range(self.bins) if code not in [own[name] for name in self.absent])
 
+    @property
+    def is_everywhere(self) -> bool:
+        """Tell whether no row is without it."""
+        return "missing" in self.absent
+
     @cached_property
     def limits(self) -> tuple[Floats, Floats]:
         """Return the lowest and the highest value in each bin of a number but the missing one, clipped to `ends`."""

@@ -102,12 +102,12 @@ def counting(kind: str) -> list:
     terms = (tuple(7 * code - 9 for code in range(WIDTHS[0])), (0,) * WIDTHS[1])
     span = (0.0, 4.0) if kind == "number" else None
     ensemble = AdditiveEnsemble(FEATURES, "y", CLASSES[kind] or (), span, 0.1, 0, terms, (), ())
-    number, there = np.array([-GRID, GRID, 100, 0]), np.array([GRID, GRID, GRID, 0])
+    low, high = np.array([GRID, 0, GRID - 100, 0]), np.array([0, GRID, 100, 0])
     cells = tuple(np.arange(width, dtype=np.intp) for width in WIDTHS)
     queries: list = [CellCounts(ensemble, layout_of(ensemble))]
     for norm in ("l1", "l2"):
         queries += [TableCounts(tuple(WIDTHS), ((0, 1),), norm)]
-        queries += [CellSums((WIDTHS[0],), (), (Addend(), Addend((1, there)), Addend((1, number))), norm)]
+        queries += [CellSums((WIDTHS[0],), (), (Addend(), Addend(1, (low + high,)), Addend(1, (low, high))), norm)]
         queries += [PairScores(cells, ((0, 1),), (np.full(WIDTHS[0] * WIDTHS[1], 40 * PARTS),), norm)]
     return queries
 

@@ -127,7 +127,8 @@ def test_a_number_to_predict_and_declared_cut_points(home):
         assert within(row["avg hours_per_week"], truth[row["group"][0]][1])
     stated = answers.answer_of(home, number)[2]
     assert stated.form.where[0].above == "30"
-    assert float(stated.form.measures[2].within) < 0.05
+    assert [each.end for each in stated.form.measures] == ["low", "high"]  # and count all rows: nobody is without it
+    assert float(stated.form.measures[1].within) < 0.05
     assert stated.form.rows.records == 4000
 
 
@@ -146,7 +147,9 @@ def test_whatever_is_changed_in_the_statement_is_found(home):
         (("variance",), "1", "variance"),
         (("level",), "0.9", "variance"),
         (("counts",), [1, 2], "counts"),
-        (("measures", 1, "sum"), True, "measures"),
+        (("measures", 0, "end"), "low", "measures"),
+        (("measures", 1, "sum"), False, "measures"),
+        (("measures", 2, "end"), "low", "measures"),
         (("where", 0, "codes"), [1], "where"),
         (("by", 0, "type"), "numeric", "columns"),
         (("grid",), 1, "variance"),

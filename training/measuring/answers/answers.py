@@ -20,7 +20,7 @@ from dpserve_verify.privacy.weights import parts_of
 from models.answers.question import Question
 from models.answers.sampled import describe_rows
 from models.answers.sql import read_question
-from models.answers.table import Table, best_answer, released_by
+from models.answers.table import Released, Table, best_answer, released_by
 from models.profile.figures import LEVEL, number
 from models.profile.stated import noise_of
 from training.measuring.answers.cells import TableCells
@@ -76,9 +76,13 @@ def plan(home: Home, query_request: QueryRequest, by: str | None = None) -> Plan
         blocks=query_request.blocks, window=dataset.window, registered=dataset.seq,
     )  # fmt: skip
     known = find_answer(home, dataset, request, question, schema)
-    if known is not None and not is_free and known[1].spread > noise.z**2 * noise.variance:
+    measures = measures_of(question, cells)
+    own = Released.promised(*layout_of(question, len(measures)), measures, noise).spread_of(question)
+    assert own is not None  # a question follows from its own sums
+    if known is not None and not is_free and known[1].spread > own:
         known = None
-    within = noise.z * noise.variance**0.5
+    draws = 2 if all(each.is_sum for each in measures) else 1  # of a count that is no sum of its own
+    within = noise.z * (draws * noise.variance) ** 0.5
     if known is None:
         if is_free:
             raise InputError(

@@ -14,8 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from accountant.certificates.statement import counted_rows
 from accountant.certificates.statement_kinds import kind_at
 from accountant.errors import UnknownName
@@ -89,10 +87,7 @@ def _promised(entry: Mapping[str, Any], schema: Schema) -> list[Released]:
         noise = noise_of(plan_from_json(entry["plan"]), GRID * parts_of(schema.weight))
     except DpserveError:
         return []
-    return [
-        Released(by, where, measures, np.broadcast_to(0.0, (len(measures), *(column.bins for column in by))), noise)
-        for by, where, measures in by_cells
-    ]
+    return [Released.promised(by, where, measures, noise) for by, where, measures in by_cells]
 
 
 @dataclass(frozen=True)
