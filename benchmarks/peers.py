@@ -17,8 +17,10 @@ import numpy as np
 import pyarrow as pa
 import yaml
 from numpy.typing import NDArray
+from scipy.special import expit
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from benchmarks import plain
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import CategoricalFeature, Feature, NumericFeature
@@ -248,6 +250,19 @@ def _diffprivlib(kind: str) -> Callable[[Task, Parameters], Answer]:
     return run
 
 
+def _plain(fit: Callable[..., Numbers]) -> Callable[[Task, Parameters], Answer]:
+    def run(task: Task, parameters: Parameters) -> Answer:
+        train, test = (plain.with_constant(matrix) for matrix in task.matrices)
+        labels, draw = task.labels(task.train).astype(np.float64), np.random.default_rng(task.seed)
+        weights: list[Numbers] = []
+        budget, records = (float(task.epsilon), float(task.delta)), task.schema.records
+        cost = timed(lambda: weights.append(fit(train, labels, *budget, draw, records)))
+        chance = expit(test @ weights[0])
+        return Answer(np.column_stack([1 - chance, chance]), *cost)
+
+    return run
+
+
 def _two(task: Task) -> bool:
     return task.classes == 2
 
@@ -256,6 +271,10 @@ METHODS: dict[str, Method] = {
     **{name: _ours(name) for name in LEARNERS},
     "dp-ebm": Method("peer", _interpret([(float("inf"), {})]), _two, "DP-EBM (interpret), as shipped"),
     "dp-ebm-best": Method("peer", _interpret(INTERPRET_BEST), _two, "DP-EBM (interpret), best setting found"),
+    "plain-descent": Method("peer", _plain(plain.descend), _two, "logistic regression by noisy gradients, 10 lines"),
+    "plain-objective": Method(
+        "peer", _plain(plain.perturb), _two, "logistic regression by a noisy objective, 10 lines"
+    ),
     "diffprivlib-lr": Method("peer", _diffprivlib("logistic"), title="diffprivlib, logistic regression, C = .1"),
     "diffprivlib-rf": Method("peer", _diffprivlib("forest"), title="diffprivlib, random forest"),
     "hist-gradient-boosting": Method("open", _histogram, title="HistGradientBoosting, not private"),

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import datasets, headline, peers, report, utility
+from benchmarks import datasets, headline, peers, plain, report, utility
 from benchmarks.lines import read_lines
+from dpserve_verify.privacy.second_opinion import gaussian_delta
 from training.rows.schema.schema import parse_schema
 from training.rows.tables.data import check_names
 
@@ -203,3 +204,26 @@ def test_the_page_has_the_table_of_the_lines():
     lines = [line for line in read_lines(headline.RESULTS) if "error" not in line]
     page = (Path(headline.__file__).parents[1] / "docs" / "results" / "utility.md").read_text("utf-8")
     assert headline.headline(lines) in page
+
+
+def test_logistic_regressions_of_a_few_lines_learn_where_noise_is_small():
+    for method in ("plain-descent", "plain-objective"):
+        task = utility.task_of(datasets.load("adult"), utility.Run("adult", method, "1000", "0.000001", 0), 2000)
+        answer = peers.METHODS[method].run(task, {})
+        assert utility.judge(task.labels(task.test), answer.probabilities)["auroc"] > 0.8
+
+
+def test_noise_of_the_plain_regressions_is_what_the_budget_asks_for():
+    """Rows of zeros leave nothing but the noise: its size in 4,000 coefficients is within 10 %, nine deviations."""
+    nothing, labels, draw = np.zeros((10, 4000)), np.zeros(10), np.random.default_rng(1)
+    found = plain.descend(nothing, labels, 0.5, 1e-6, draw, records=10).std()
+    step = plain.RATE * 4000**0.5 / 10
+    assert found == pytest.approx(step * plain.STEPS / plain.gaussian_strength(0.5, 1e-6), rel=0.1)
+    found = plain.perturb(nothing, labels, 0.5, 1e-6, draw, 10).std()
+    assert found == pytest.approx((8 * np.log(2e6) + 2) ** 0.5 / 0.5, rel=0.1)  # its ridge is 1 at this epsilon
+
+
+def test_rows_of_the_plain_regressions_have_at_most_norm_one_and_pay_the_whole_delta():
+    rows = plain.with_constant(np.random.default_rng(0).uniform(size=(50, 30)))
+    assert np.linalg.norm(rows, axis=1).max() <= 1 + 1e-12
+    assert abs(gaussian_delta(plain.gaussian_strength(1.0, 1e-6) ** 2, 1.0) - 1e-6) < 1e-12
