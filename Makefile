@@ -119,7 +119,7 @@ lock: $(VENV)/dev.stamp ## Pin again what pyproject.toml asks for (ARGS=--upgrad
 	$(LOCK) requirements/build.in $(FULL) --extra duckdb --extra stats --extra hsm --extra dask --extra dev $(ARGS) -o requirements/dev.txt
 	$(LOCK) requirements/build.in $(FULL) -c requirements/dev.txt $(ARGS) -o requirements/run.txt
 	$(LOCK) $(FULL) -c requirements/dev.txt $(ARGS) -o serving/requirements.txt
-	$(LOCK) requirements/build.in benchmarks/requirements.in --extra train -c requirements/dev.txt $(ARGS) -o benchmarks/requirements.txt
+	$(LOCK) requirements/build.in benchmarks/requirements.in --extra train --extra pictures -c requirements/dev.txt $(ARGS) -o benchmarks/requirements.txt
 	$(subst pyproject.toml ,,$(LOCK)) benchmarks/requirements-diffprivlib.in $(ARGS) -o benchmarks/requirements-diffprivlib.txt
 	$(subst pyproject.toml ,,$(LOCK)) benchmarks/requirements-synthetic.in $(ARGS) -o benchmarks/requirements-synthetic.txt
 	$(subst pyproject.toml ,,$(LOCK)) benchmarks/requirements-serving.in $(ARGS) -o benchmarks/requirements-serving.txt
