@@ -7,10 +7,12 @@ was not there needs `dpserve train` and its ledger.
 from __future__ import annotations
 
 import os
+import sys
 from decimal import Decimal
+from functools import partial
 from threading import Lock
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from accountant.ledger.families.left import left_to_json, left_words
 from accountant.privacy.claims import claim, price
@@ -19,8 +21,9 @@ from dpserve_verify.errors import BudgetRefused, InputError
 from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.privacy.budget import Budget, Relation, parse_relation
 from dpserve_verify.privacy.events import Plan
-from dpserve_verify.privacy.filter import Filter
+from dpserve_verify.privacy.filter import Filter, Price
 from training.learners.base.checks import read_budget
+from training.notebook.fits_ahead import call_that_clones
 from training.rows.tables.selections import MADE, Selection
 
 OTHER_ROWS = (
@@ -29,6 +32,8 @@ OTHER_ROWS = (
     "cv=RowFolds(5) of dpserve.learners; for other people another Account; or, where for each row it depends on that "
     "row alone whether a fit gets it, say Account(..., rowwise=True)"
 )
+
+HERE = "fit where the account was made (n_jobs=None, or within joblib.parallel_config('threading'))"
 
 
 class Account:
@@ -50,6 +55,7 @@ class Account:
         self._closing: Decimal | None = None  # the claim of the fit that took the whole total
         self._lock, self._open = Lock(), True
         self._rowwise = rowwise
+        self._seen: object = None  # the last call of scikit-learn that was looked ahead of
         self._whole: Selection | None = None  # the rows that every fit is on, or on a fold of
         _OPEN.add(self)
 
@@ -82,22 +88,24 @@ class Account:
     def share_left(self) -> float:
         """Return how much of what the filter admits is left, in 0..1, by the criterion that lasts longest; 0 where one
         fit took the whole total."""
-        return 0.0 if self._closing is not None else 1 - self._filter.share(self._used)
+        return self._share_beside(self._used)
+
+    def _share_beside(self, used: Price) -> float:
+        return 0.0 if self._closing is not None else 1 - self._filter.share(used)
 
     @property
     def one_fit(self) -> Decimal:
         """Return the largest epsilon of one more fit at the account's delta, by Gaussian noise, or, where no noise has
         room, at delta 0; the whole total where nothing was spent; 0 where there is none. Private selection may get more
         or less (docs/budgets.md)."""
-        return self._one_job.epsilon
+        return self._job_beside(self._used).epsilon
 
-    @property
-    def _one_job(self) -> OneJob:
+    def _job_beside(self, used: Price) -> OneJob:
         if self._closing is not None:
             return OneJob(Decimal(0), Decimal(0))
-        if self._used == self._filter.nothing():
+        if used == self._filter.nothing():
             return OneJob(self.budget.epsilon, self.budget.delta)
-        return one_job([room(self._filter, self._used, self.budget.delta)], self.budget.delta)
+        return one_job([room(self._filter, used, self.budget.delta)], self.budget.delta)
 
     def admits(self, plan: Plan) -> bool:
         """Return whether a fit with this plan would be charged now: beside the fits before, or as the only fit, where
@@ -106,7 +114,7 @@ class Account:
         return self._fits_beside(plan) or self._may_close(plan)
 
     def _fits_beside(self, plan: Plan) -> bool:
-        return self._closing is None and self._filter.admits(self._used, price(plan, self._filter.orders))
+        return self._holds(price(plan, self._filter.orders))
 
     def _may_close(self, plan: Plan) -> bool:
         return self._used == self._filter.nothing() and claim(plan, self.budget.delta).epsilon <= self.budget.epsilon
@@ -118,6 +126,37 @@ class Account:
         beside = self._filter.jobs_left(self._used, price(plan, self._filter.orders))
         return max(beside, int(self._may_close(plan)))
 
+    def look_ahead(self) -> None:
+        """Say what a search or a cross-validation costs in all that makes its first clone now, and raise where that is
+        not here: BudgetRefused, or InputError where its folds are none of this account's. None of its fits begins then.
+        """
+        call = call_that_clones()
+        if call is None or self._seen is call.mark or (isinstance(self._seen, ref) and self._seen() is call.mark):
+            return
+        self._seen = call.mark if isinstance(call.mark, list) else ref(call.mark)
+        ahead = call.fits()
+        if ahead.leaves_this_process:
+            raise BudgetRefused(f"account: the fits of {ahead.who} would run in other processes; {HERE}")
+        if not self._rowwise and len({self._whole_of(rows) for rows in ahead.selections()}) > 1:
+            raise InputError(OTHER_ROWS)
+        price_of = partial(price, orders=self._filter.orders)
+        cost = ahead.price(price_of)
+        if cost is None:
+            return
+        words = f"{ahead.words} cost epsilon {self._filter.epsilon_of(cost)} together"
+        if not self._holds(cost):
+            fits = ahead.epsilon_that_fits(price_of, self._holds)
+            advice = "fewer of them, or less epsilon for each" if fits is None else f"epsilon {fits} for each would fit"
+            raise BudgetRefused(
+                f"account: {words}, which does not fit: {self.words()}; none has begun; {advice}",
+                **self.to_json(),
+                would_fit=None if fits is None else {"epsilon": str(fits)},
+            )
+        print(f"{words}; then {self._left_words(self._used + cost)}", file=sys.stderr)
+
+    def _holds(self, cost: Price) -> bool:
+        return self._closing is None and self._filter.admits(self._used, cost)
+
     def check(self, budget: Budget, relation: Relation) -> None:
         """Raise InputError unless this account can hold a fit of this budget under this relation."""
         if relation is not self._relation:
@@ -126,8 +165,7 @@ class Account:
             raise InputError(f"delta={budget.delta}: the account has {self.budget.delta} in all")
         if not self._open:
             raise BudgetRefused(
-                "account: this is a copy from another process, which cannot know what is spent; fit where the account "
-                "was made (n_jobs=None, or threads)"
+                f"account: this is a copy from another process, which cannot know what is spent; {HERE}"
             )
 
     def charge(self, plan: Plan, rows: Selection | None = None) -> None:
@@ -161,14 +199,16 @@ class Account:
     def words(self) -> str:
         """Describe the total, the fits, what they spent and what is left in one line."""
         times = "1 fit" if self._fits == 1 else f"{self._fits} fits"
-        left = left_words(left_to_json(self.share_left, self._one_job), "fit")
-        return f"epsilon {self.budget.epsilon}, {times}: {left}"
+        return f"epsilon {self.budget.epsilon}, {times}: {self._left_words(self._used)}"
+
+    def _left_words(self, used: Price) -> str:
+        return left_words(left_to_json(self._share_beside(used), self._job_beside(used)), "fit")
 
     def to_json(self) -> dict[str, Any]:
         """Return the same for programs: `total`, `spent`, `fits`, decimals as text. `share` and `one_job`: what is left
         as a share, and the budget of the largest fit.
         """
-        share_fields = left_to_json(self.share_left, self._one_job)
+        share_fields = left_to_json(self.share_left, self._job_beside(self._used))
         return {
             "total": self.budget.to_json(), "spent": decimal_string(self.spent), "fits": self._fits, **share_fields,
         }  # fmt: skip

@@ -109,7 +109,7 @@ def test_an_account_refuses_folds_that_move_rows_and_says_which_do_not(cv):
     model = learner()
     with pytest.raises(InputError, match="RowFolds"):
         cross_val_score(model, *rows(), cv=cv, error_score="raise")
-    assert model.account.fits == 1  # the first one, whose rows are the account's
+    assert model.account.fits == 0  # what is about to be fitted is looked at before
 
 
 def test_an_account_refuses_bagging():

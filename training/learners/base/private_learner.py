@@ -33,7 +33,7 @@ from training.calibration.plan_warnings import PublicWarning, check_exportable, 
 from training.calibration.would_fit import would_fit
 from training.learners.base.checks import OWN, read_budget, read_parameter
 from training.learners.base.estimator import Classifier, Estimator, Regressor, parameters_of
-from training.learners.base.pipelines import check_steps_before
+from training.learners.base.pipelines import check_steps_before, rows_before_steps
 from training.learners.base.shown import Shown
 from training.rows.schema.column_rules import Columns
 from training.rows.schema.schema import Schema, parse_schema
@@ -70,6 +70,9 @@ class Account(Protocol):
 
     def check(self, budget: Budget, relation: Relation) -> None:
         """Raise InputError where a fit promises otherwise than the total."""
+
+    def look_ahead(self) -> None:
+        """Raise where a clone is made for a search whose fits would not all be paid; say what they cost."""
 
     def admits(self, plan: Plan) -> bool:
         """Return whether a plan fits into what is left."""
@@ -162,6 +165,7 @@ class PrivateLearner(Shown, Estimator, ABC):
         self._require_unspent()
         if self.account is None or not self.account.rowwise:
             check_steps_before(self)
+        whose_rows = rows_before_steps(self, X)
         schema, public, rows = self.declared(X, y)
         recipe = self.recipe(public)
         for text in warnings_of(self, public, recipe):
@@ -169,7 +173,7 @@ class PrivateLearner(Shown, Estimator, ABC):
         session = Session(public, recipe.unit, recipe.plan, rows)
         with _BEGIN:
             self._require_unspent()
-            self._charge(public, recipe, X)
+            self._charge(public, recipe, whose_rows)
             self._begin(schema, recipe, named=frames.is_frame(X))
         self.ensemble_ = self.learn(session)
         session.close()
@@ -209,6 +213,14 @@ class PrivateLearner(Shown, Estimator, ABC):
             self.check(public)
             read = schema.reading(self.features, self.without)
             return schema, public, data.rows_of(read, table, self._answers(y, schema), public.relation)
+
+    def recipe_ahead(self, X: Any, rows: int | None = None) -> tuple[Public, Recipe]:
+        """Return what would be public of a fit to X, or to so many rows of it, and its recipe. No value is read."""
+        self._read_texts()
+        with frames.value_errors():
+            table = frames.table_from(X, self._rule(), type(self).__name__)
+            public = self.public_facts(self._schema(table.slice(0, rows)))
+            return public, self.recipe(public)
 
     def _require_unspent(self) -> None:
         if self.account is None and hasattr(self, "recipe_"):
@@ -278,6 +290,8 @@ class PrivateLearner(Shown, Estimator, ABC):
         """Return a clone, whose fit is a new release. It knows its kin, so that what they cost together does not go
         unsaid.
         """
+        if self.account is not None:
+            self.account.look_ahead()
         twin = super().__sklearn_clone__()
         self._kin = twin._kin = [] if self._kin is None else self._kin
         return twin
