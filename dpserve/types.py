@@ -42,7 +42,7 @@ class ScheduleFields(TypedDict, total=False):
     evaluate: Number | None
     blocks: str | None
     public: str | None
-    every: str  # hour, day or week; week when left out
+    every: str  # hour, day, week or month; week when left out
     start: str | None  # when the first period begins, in UTC, like 2026-01-05T06:00; now when left out
     dry_run: bool  # only tell how long it could be kept
 

@@ -7,7 +7,9 @@ about a schedule says whether it lives, and which period had its job last.
 
 from __future__ import annotations
 
+from calendar import monthrange
 from dataclasses import dataclass, replace
+from datetime import MAXYEAR, UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
@@ -19,7 +21,9 @@ from accountant.log.newest import account_number
 from accountant.store.tables import schedule_table
 from dpserve_verify.errors import LedgerInvalid
 
-PERIODS = {"hour": 3600, "day": 86_400, "week": 7 * 86_400}
+PERIODS: dict[str, int | None] = {"hour": 3600, "day": 86_400, "week": 7 * 86_400, "month": None}
+"""Seconds of each; None: a month of the calendar, from its day to that day of the next, or to its last."""
+LAST_DAY = 253_402_214_400  # 9999-12-31
 MAX_OF_ONE = 20  # schedules of one principal, where no setting says otherwise
 
 
@@ -37,6 +41,8 @@ class Schedule:
         seq: the entry that made it; None before it stands in the ledger.
         last: the newest period whose job was submitted, and that job.
         stopped: why no more jobs are submitted.
+        rows: of one that appends rows before each job: the pattern of their files, `data`, and about how many `records`
+            each has.
     """
 
     name: str
@@ -48,10 +54,28 @@ class Schedule:
     seq: int | None = None
     last: tuple[int, int] | None = None
     stopped: str | None = None
+    rows: dict[str, Any] | None = None
 
     def period(self, now: float) -> int:
         """Return the number of the period at `now`, from 0; below 0 before the first."""
-        return int((now - self.since) // PERIODS[self.every])
+        seconds = PERIODS[self.every]
+        if seconds is not None:
+            return int((now - self.since) // seconds)
+        first, at = (datetime.fromtimestamp(moment, UTC) for moment in (self.since, now))
+        number = 12 * (at.year - first.year) + at.month - first.month
+        return number if self.begin_of(number) <= now else number - 1
+
+    def begin_of(self, number: int) -> int:
+        """Return when a period begins, in seconds since 1970; at most LAST_DAY."""
+        seconds = PERIODS[self.every]
+        if seconds is not None:
+            return min(self.since + number * seconds, LAST_DAY)
+        first = datetime.fromtimestamp(self.since, UTC)
+        years, month = divmod(first.month - 1 + number, 12)
+        if first.year + years > MAXYEAR:
+            return LAST_DAY
+        day = min(first.day, monthrange(first.year + years, month + 1)[1])
+        return int(first.replace(year=first.year + years, month=month + 1, day=day).timestamp())
 
 
 @dataclass(frozen=True)
@@ -74,7 +98,7 @@ def enter(writer: Writer, schedule: Schedule, most: int = MAX_OF_ONE) -> Schedul
     seq = writer.append(
         "schedule-added",
         name=schedule.name, every=schedule.every, since=schedule.since, asked=schedule.asked, token=schedule.token,
-        by=schedule.by,
+        by=schedule.by, **({} if schedule.rows is None else {"rows": schedule.rows}),
     )  # fmt: skip
     row = {"seq": seq, "name": schedule.name, "principal": schedule.by, "token": schedule.token}
     writer.connection.execute(insert(schedule_table).values(**row))
@@ -184,4 +208,5 @@ def _schedule_of(signed: Signed, row: Any) -> Schedule:
         row.seq,
         (said["period"], row.job) if row.job else None,
         None if ends is None else str(signed.entry(ends).value["reason"]),
+        value.get("rows"),
     )

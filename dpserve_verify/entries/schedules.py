@@ -16,11 +16,18 @@ if TYPE_CHECKING:
     from dpserve_verify.entries.access import Rights
 from typing import Annotated, Literal
 
-from dpserve_verify.entries.entry import EntryForm, Index, Json, Name, Words
-from dpserve_verify.formats.forms import Limits
+from dpserve_verify.entries.entry import Count, EntryForm, Index, Json, Name, Text, Words
+from dpserve_verify.formats.forms import Form, Limits, form_field
 
-PERIODS = ("hour", "day", "week")
+PERIODS = ("hour", "day", "week", "month")
 LONGEST = 500  # characters of a reason
+
+
+class ScheduledRows(Form):
+    """Files whose rows are appended before each job: their pattern, and about how many rows each has."""
+
+    data: Text
+    records: Count
 
 
 class ScheduleAdded(EntryForm):
@@ -28,11 +35,12 @@ class ScheduleAdded(EntryForm):
 
     type: Literal["schedule-added"]
     name: Name
-    every: Annotated[Literal["hour", "day", "week"], Limits(refusal=f"must be one of {[*PERIODS]}")]
+    every: Annotated[Literal["hour", "day", "week", "month"], Limits(refusal=f"must be one of {[*PERIODS]}")]
     since: int
     asked: Json
     token: Index | None
     by: Words
+    rows: ScheduledRows | None = form_field(absent=True)
 
     def judge(self, replay: Replay, seq: int) -> None:
         """Judge it, as `EntryForm.judge`."""
@@ -95,6 +103,7 @@ class Schedules:
         """
         name, by, asked, token = form.name, form.by, form.asked, form.token
         require(isinstance(asked.get("epsilon"), str), "asked: must be a job")
+        require(form.rows is None or token is None, "rows: are read by who holds the keys, at the command line")
         used = [at for at, each in self.states.items() if each.ended is None and each.name == name]
         require(not used, f"schedule={name}: there is one of that name", "name_taken")
         self._require_right(token, by, asked["dataset"], form.time, rights, books)

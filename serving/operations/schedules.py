@@ -14,11 +14,21 @@ from training.requests import ScheduleRequest
 
 if TYPE_CHECKING:
     from training.jobs import schedule as rules
+    from training.jobs.renewal import ScheduledRows
 else:
     rules = later("training.jobs.schedule")  # who asks a server needs no learner
 
 PATH = "/v1/schedules"
 Schedule: TypeAlias = Annotated[Body, shape("SCHEDULE")]
+
+
+def begin_schedule(caller: Caller, body: ScheduleRequest, rows: ScheduledRows | None = None) -> Body:
+    """Begin a schedule, or only say how long it could be kept; with `rows` each job has those of another file."""
+    require_training(caller, body)
+    start, asked = rules.moment(body.start), body.job.to_json()
+    about = body.name, body.every, asked, caller.principal, start
+    schedule = rules.make_schedule(caller.home, *about, token=caller.token, rows=rows)
+    return rules.schedule_to_json(caller.home, schedule if body.dry_run else rules.add(caller.home, schedule))
 
 
 @operation("GET", PATH, "train", "audit", "steward", on=LISTED, needs_prices=True)
@@ -31,11 +41,7 @@ def list_schedules(caller: Caller, part: Part) -> Annotated[Body, shape("SCHEDUL
 @operation("POST", PATH, "train", on=NAMED, status=201, needs_prices=True)
 def add_schedule(caller: Caller, body: ScheduleRequest) -> Schedule:
     """Begin a schedule, whose job must be admitted now; nothing is spent. It ends with the token that asks."""
-    require_training(caller, body)
-    start, asked = rules.moment(body.start), body.job.to_json()
-    about = body.name, body.every, asked, caller.principal, start
-    schedule = rules.make_schedule(caller.home, *about, token=caller.token)
-    return rules.schedule_to_json(caller.home, schedule if body.dry_run else rules.add(caller.home, schedule))
+    return begin_schedule(caller, body)
 
 
 @operation("DELETE", f"{PATH}/{{schedule}}", "train", "steward", on=LISTED, errors=(404,), needs_prices=True)

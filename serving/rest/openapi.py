@@ -168,4 +168,5 @@ def codes() -> dict[int, list[str]]:
 def _errors(kind: type[DpserveError]) -> Iterable[type[DpserveError]]:
     yield kind
     for below in kind.__subclasses__():
-        yield from _errors(below)
+        if not below.__module__.startswith("dpserve."):  # the client's, which stand for an answer
+            yield from _errors(below)

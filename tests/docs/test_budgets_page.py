@@ -54,7 +54,7 @@ def folder(tmp_path) -> Path:
 def test_every_command_of_the_pages_runs(folder):
     text = "".join((ROOT / "docs" / name).read_text() for name in ("budgets.md", "growing.md"))
     script = "set -e\n" + "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S))
-    assert script.count("dpserve ") == 18
+    assert script.count("dpserve ") == 19
     (folder / "table.csv").write_text("stay,count\n1,20\n")
     home = folder / "home"
     environment = {**os.environ, "DPSERVE_HOME": str(home), "PYTHONPATH": str(ROOT)}

@@ -38,7 +38,7 @@ FIELD = """    purpose: Annotated[
 """
 WINDOW = "    window: Window | None = field(default=None, compare=False)\n"
 KEY = "    idempotency_key: str | None  # the same key with the same request is the same job, and spends once\n"
-EVERY = "    every: str  # hour, day or week; week when left out\n"
+EVERY = "    every: str  # hour, day, week or month; week when left out\n"
 
 # (file, what stands there, what stands there then), by the numbers of the recipe
 BLOCKS = "    blocks: Text | None = form_field(absent=True)\n"

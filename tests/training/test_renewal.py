@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -20,9 +21,12 @@ from ledgers import place
 
 from accountant.audit.audit import audit_home
 from accountant.home import Home
+from accountant.ledger.schedules import LAST_DAY, Schedule
 from dpserve_verify.privacy.budget import Budget, Relation
 from serving.cli.app import run
 from training.datasets.datasets import register
+from training.jobs.schedule import schedules, submit_due
+from training.kinds.training_steps import TrainingSteps
 
 ROWS = 400
 SCHEMA = """
@@ -127,3 +131,78 @@ def test_a_month_that_would_not_be_admitted_appends_nothing(home, tmp_path, caps
     assert home.ledger.dataset("visits").last == 1 + made
     code, planned = ask(capsys, "renew", "visits", "--data", "none.parquet", *dear, "--plan")
     assert (code, planned["error"]["code"]) == (3, "budget_refused")
+
+
+def test_a_month_begins_on_its_day_or_on_the_last():
+    at = lambda text: int(datetime.fromisoformat(f"{text}+00:00").timestamp())  # noqa: E731
+    monthly = Schedule("m", "month", at("2027-10-31T06:00"), "cli:ana", {})
+    begins = ["2027-10-31", "2027-11-30", "2027-12-31", "2028-01-31", "2028-02-29", "2028-03-31"]
+    for number, day in enumerate(begins):
+        moment = at(f"{day}T06:00")
+        assert monthly.begin_of(number) == moment
+        assert [monthly.period(moment + seconds) for seconds in (-1, 0, 1)] == [number - 1, number, number]
+    assert Schedule("m", "month", at("9999-11-30T06:00"), "cli:ana", {}).begin_of(5) == LAST_DAY
+
+
+def test_one_schedule_appends_the_month_s_file_and_asks_for_its_job(home, tmp_path, capsys, caplog, monkeypatch):
+    """Each file once, one job a period; a file that still changes, or does not fit, waits, and nothing of it is told;
+    killed between the block and the job, the job is submitted at the next look.
+    """
+    begins = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
+    folder = tmp_path / "months"
+    folder.mkdir()
+    rule = ["schedule", "add", "monthly", "--dataset", "visits", "--every", "month", "--start", "2026-01-01T00:00"]
+    code, told = ask(capsys, *rule, *MONTH, "--data", f"{folder}/*.parquet")
+    assert (code, told["rows"], told["alone"] > 0) == (0, {"data": f"{folder}/*.parquet", "records": 400}, True)
+
+    def look(days: int) -> list[int]:
+        return submit_due(home, lambda: begins + 86_400 * days + 60)
+
+    def bring(number: int, days: int) -> Path:
+        path = month(folder, number)
+        os.utime(path, (begins + 86_400 * days,) * 2)
+        return path
+
+    def blocks() -> int:
+        return home.ledger.dataset("visits").last or 1
+
+    assert look(0) == []
+    os.utime(bring(2, 1), (begins + 86_400 + 1,) * 2)  # it changed 59 seconds ago
+    assert (look(1), blocks()) == ([], 1)
+    (first,) = look(2)
+    assert (blocks(), home.ledger.reservation(first).value["window"]) == (2, [1, 2])
+    bring(3, 3)
+    assert (look(4), blocks()) == ([], 2)  # this month had its job
+    with monkeypatch.context() as patched:
+        patched.setattr(TrainingSteps, "submit", None)  # it ends there
+        with pytest.raises(TypeError):
+            look(32)
+    assert blocks() == 3
+    (second,) = look(32)
+    assert (blocks(), home.ledger.reservation(second).value["window"]) == (3, [2, 3])
+    (folder / "secret.parquet").write_bytes(bring(4, 60).read_bytes()[:-9])
+    os.utime(folder / "secret.parquet", (begins,) * 2)
+    (third,) = look(61)
+    assert blocks() == 4
+    assert "a file of its rows cannot be appended" in caplog.text
+    assert "secret" not in caplog.text
+    assert look(92) == []  # no file has come
+    assert schedules(home)[0].stopped is None
+    assert len({first, second, third}) == 3
+    assert audit_home(home).ok
+    code, told = ask(capsys, *rule, *MONTH, "--data", "*.parquet")
+    assert (code, told["error"]["message"].partition(":")[0]) == (2, "data='*.parquet'")
+
+
+def test_a_schedule_stops_before_rows_that_its_job_could_not_read(home, tmp_path, capsys):
+    dear = [*JOB, "--blocks", "last:2", "--epsilon", "1.5"]
+    rule = ["schedule", "add", "hourly", "--dataset", "visits", "--every", "hour", "--start", "2026-01-01T00:00"]
+    assert ask(capsys, *rule, *dear, "--data", f"{tmp_path}/[0-9].parquet")[0] == 0
+    begins = schedules(home)[0].since
+    for number in (2, 3):
+        os.utime(month(tmp_path, number), (begins, begins))
+        submit_due(home, lambda hour=number: begins + 3600.0 * hour)
+    (rule_now,) = schedules(home)
+    assert "epsilon 1.5 does not fit" in rule_now.stopped
+    assert home.ledger.dataset("visits").last == 2
+    assert audit_home(home).ok

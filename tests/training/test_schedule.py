@@ -109,7 +109,7 @@ def test_what_is_no_rule(home):
     begin(home, "weekly", "week", ASKED, "cli:test")
     with pytest.raises(NameTaken):
         begin(home, "weekly", "week", ASKED, "cli:test")
-    with pytest.raises(InputError, match="must be one of hour, day, week"):
+    with pytest.raises(InputError, match="must be one of hour, day, week, month"):
         begin(home, "often", "minute", ASKED, "cli:test")
     with pytest.raises(InputError, match="must be all, last:12"):
         begin(home, "odd", "week", ASKED | {"blocks": "newest"}, "cli:test")

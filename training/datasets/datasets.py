@@ -468,3 +468,12 @@ def note(home: Home, name: str, **about: str) -> None:
         replace_unsynced(path, f"{json.dumps({**notes, name: about}, indent=2)}\n".encode(), PRIVATE)
     except (OSError, ValueError) as error:
         LOG.warning("datasets.json: %s is registered, and cannot be noted there (%s)", name, type(error).__name__)
+
+
+def notes_of(home: Home, name: str) -> list[dict[str, str]]:
+    """Return what `note` noted of a dataset and its blocks; [] where it cannot be read."""
+    try:
+        notes: dict[str, dict[str, str]] = json.loads((home.path / "datasets.json").read_text())
+        return [about for noted, about in notes.items() if noted.partition("/")[0] == name]
+    except (OSError, ValueError):
+        return []

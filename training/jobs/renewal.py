@@ -7,22 +7,64 @@ block already are not appended once more, and the job of that block has one key,
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from accountant.access.grants import Access
 from accountant.home import Home
 from accountant.ledger.block_appending import NewBlock, rehearse_append
 from accountant.ledger.families.families import Dataset
-from accountant.ledger.families.records import HOLDOUT
+from accountant.ledger.families.records import HOLDOUT, charged_window
 from accountant.ledger.families.windows import window_of, window_words
+from accountant.ledger.schedules import Schedule
+from dpserve_verify.errors import InputError
+from training.datasets.datasets import notes_of
 from training.datasets.growing.append import append_from
 from training.datasets.opened import RowSource
 from training.jobs import job
 from training.measuring.worth.evaluate import plan_following
 from training.planning.plans import plan
 from training.requests import JobRequest
+
+LOG = logging.getLogger("dpserve.training")
+SETTLED = 60.0  # seconds for which a file did not change: who copies one is done
+_TRIED = dict[Path, tuple[int, int]]()  # files that this process tried to append, as they stood then
+
+
+@dataclass(frozen=True)
+class ScheduledRows:
+    """Files of which each is appended when it has come. `data`: their pattern, an absolute path; `records`: about how
+    many rows each has, as everybody may know. InputError where the pattern is none.
+    """
+
+    data: str
+    records: int
+
+    def __post_init__(self) -> None:
+        if not Path(self.data).is_absolute() or not Path(self.data).name.strip("*?"):
+            raise InputError(
+                f"data={self.data[:80]!r}: must be an absolute path whose name says which files they are, like "
+                "/data/visits-*.parquet"
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as its entry states it."""
+        return {"data": self.data, "records": self.records}
+
+    def waiting(self, home: Home, dataset: str, now: float) -> list[Path]:
+        """Return the files that were not appended, as far as is noted, nor tried as they stand, by name."""
+        known = {note["data"] for note in notes_of(home, dataset)}
+        place = Path(self.data)
+        found = [path for path in sorted(place.parent.glob(place.name)) if str(path) not in known]
+        return [path for path in found if now - path.stat().st_mtime >= SETTLED and _TRIED.get(path) != _state(path)]
+
+
+def _state(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size
 
 
 @dataclass(frozen=True)
@@ -92,3 +134,22 @@ def renew(
     wanted = job_of_block(home, asked, number)
     body = job.train(home, wanted, by=by, key=wanted.idempotency_key, progress=progress, promotes=promotes, queued=True)
     return {**body, "block": number}
+
+
+def append_waiting(home: Home, rule: Schedule, now: float, promotes: bool) -> bool:
+    """Append the files of a schedule that have come, oldest name first; return whether there is a block that its last
+    job did not read. A file that cannot be appended waits until it changes, and why is told to nobody but its steward:
+    it may be a word of the rows. Raises as `plan_renewal`.
+    """
+    asked, rows = JobRequest.of(rule.asked), ScheduledRows(**(rule.rows or {}))
+    for path in rows.waiting(home, asked.dataset, now):
+        state = _state(path)
+        try:
+            append_next(home, NewRows(RowSource(str(path)), rows.records), asked, rule.by, promotes)
+        except (InputError, OSError):
+            LOG.warning("schedule %s: a file of its rows cannot be appended; dpserve renew says why", rule.name)
+        _TRIED[path] = state
+    dataset = home.ledger.dataset(asked.dataset)
+    if rule.last is not None:
+        return charged_window(home.ledger.reservation(rule.last[1]).value)[1] < (dataset.last or 1)
+    return any(block.seq > (rule.seq or 0) for block in dataset.blocks)

@@ -25,13 +25,13 @@ from accountant.ledger.schedules import PERIODS, Period, Schedule, enter
 from dpserve_verify.errors import BudgetRefused, InputError
 from dpserve_verify.formats.canonical import whole_number
 from dpserve_verify.privacy.budget import check_name
+from training.jobs.renewal import ScheduledRows, append_waiting, plan_renewal
 from training.kinds.training_steps import TrainingSteps
 from training.planning import starts
 from training.planning.plans import Planned, plan
 from training.requests import JobRequest
 
 LOG = logging.getLogger("dpserve.training")
-LAST_DAY = 253_402_214_400  # 9999-12-31
 MAX_OF_ONE = "DPSERVE_SCHEDULES_OF_ONE"  # the setting
 Clock = Callable[[], float]
 
@@ -46,9 +46,11 @@ def make_schedule(
     clock: Clock = time.time,
     *,
     token: int | None,
+    rows: ScheduledRows | None = None,
 ) -> Schedule:
     """Return a rule whose job would be admitted now; `add` enters it. InputError where there is no such period,
-    Forbidden where `by` may not train on the dataset; else as `plan`.
+    Forbidden where `by` may not train on the dataset, or append the `rows` of its files; else as `plan`, or, with rows,
+    as `plan_renewal`.
 
     Args:
         asked: the job, as `JobRequest` has it.
@@ -62,8 +64,13 @@ def make_schedule(
         job_request = replace(job_request, public=starts.resolve_start(home, job_request.public))
     stored = {"learner": job_request.learner} | job_request.to_json()
     begins = int(clock()) if since is None else since
-    schedule = Schedule(check_name("schedule", name), every, begins, by, stored, token)
-    plan(home, job_request, by, _promotes(RightsNow.of(home.ledger, schedule.by), schedule))
+    appended = None if rows is None else rows.to_json()
+    schedule = Schedule(check_name("schedule", name), every, begins, by, stored, token, rows=appended)
+    promotes = _promotes(RightsNow.of(home.ledger, schedule.by), schedule)
+    if rows is None:
+        plan(home, job_request, by, promotes)
+    else:
+        plan_renewal(home, job_request, rows.records, by, promotes)
     return schedule
 
 
@@ -151,6 +158,8 @@ def submit_due(home: Home, clock: Clock = time.time) -> list[int]:
             promotes = _promotes(rights, rule)
             if period < 0 or (rule.last and period <= rule.last[0]):
                 continue
+            if rule.rows is not None and not append_waiting(home, rule, clock(), promotes):
+                continue
             reserved = TrainingSteps.submit(
                 home, JobRequest.of(rule.asked), by=rule.by, key=None, queued=True, promotes=promotes,
                 scheduled=Period(seq, period),
@@ -169,11 +178,13 @@ def submit_due(home: Home, clock: Clock = time.time) -> list[int]:
 
 
 def _promotes(rights: RightsNow, schedule: Schedule) -> bool:
-    """Return whether who made it may promote versions of the model. Forbidden where they may not train on the
-    dataset.
+    """Return whether who made it may promote versions of the model. Forbidden where they may not train on the dataset,
+    or not append to it what the schedule appends.
     """
     access = rights.access(schedule.by, schedule.token)
     access.require("train", dataset=schedule.asked["dataset"])
+    if schedule.rows is not None:
+        access.require("steward", dataset=schedule.asked["dataset"])
     return access.may("promote", model=schedule.asked.get("model") or schedule.asked["dataset"])
 
 
@@ -184,7 +195,7 @@ def schedule_to_json(home: Home, schedule: Schedule, clock: Clock = time.time) -
         "name": schedule.name, "every": schedule.every, "since": schedule.since, "by": schedule.by,
         **{name: value for name, value in schedule.asked.items() if value is not None},
         "last": None if schedule.last is None else {"period": schedule.last[0], "job": schedule.last[1]},
-        "stopped": schedule.stopped, **runs, "problem": problem,
+        "stopped": schedule.stopped, **runs, "problem": problem, **({"rows": schedule.rows} if schedule.rows else {}),
         "until": _until(schedule, int(runs["alone"] or 0), clock()), "fed_until":
         None if runs["fed"] is None else _until(schedule, runs["fed"], clock()),
     }  # fmt: skip
@@ -201,8 +212,7 @@ def _known_runs(home: Home, schedule: Schedule) -> tuple[dict[str, int | None], 
 def _until(schedule: Schedule, runs: int, now: float) -> str:
     """Return the day on which the first period after so many more runs begins."""
     following = max(0, schedule.period(now)) if schedule.last is None else schedule.last[0] + 1
-    days = min(schedule.since + (following + runs) * PERIODS[schedule.every], LAST_DAY)
-    return datetime.fromtimestamp(days, UTC).date().isoformat()
+    return datetime.fromtimestamp(schedule.begin_of(following + runs), UTC).date().isoformat()
 
 
 def runs_left(home: Home, schedule: Schedule) -> dict[str, int | None]:

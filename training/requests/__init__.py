@@ -99,7 +99,9 @@ class ScheduleRequest(JobRequest):
     tuning: None = None
     idempotency_key: None = None
     name: Annotated[Name, Field(description="the schedule's name")] = ...  # type: ignore[assignment]
-    every: Annotated[Literal["hour", "day", "week"], Field(description="the period: hour, day or week")] = "week"
+    every: Annotated[
+        Literal["hour", "day", "week", "month"], Field(description="the period: hour, day, week or month")
+    ] = "week"
     start: Annotated[
         Text | None, Field(description="when the first period begins, in UTC, like 2026-01-05T06:00; now when left out")
     ] = None

@@ -6,9 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
+from accountant.home import Home
 from serving.cli.backend import backend
+from serving.cli.backends.choice import Needs, check_needs
+from serving.cli.backends.user import require_access
 from serving.cli.requests import takes_request
 from serving.cli.terminal import After, Contains, Json, Limit, align_columns, note_more, show, show_busy
+from serving.operations import Caller
 from serving.operations import schedules as operations
 from serving.operations.schedules import add_schedule, remove_schedule
 from serving.wire.list_parts import Part
@@ -18,16 +22,28 @@ Name = Annotated[str, typer.Argument(help="The schedule's name.")]
 
 
 @takes_request(ScheduleRequest, "name", without=("dry_run",))
-def add(asked: ScheduleRequest, json: Json = False) -> None:
+def add(
+    asked: ScheduleRequest,
+    data: Annotated[
+        str | None, typer.Option(help="Append the files of this pattern first: '/data/visits-*.parquet', by name.")
+    ] = None,
+    records: Annotated[
+        int | None, typer.Option(help="With --data: public guess at how many rows each file has.")
+    ] = None,
+    json: Json = False,
+) -> None:
     """Train by a rule: the same job once a period, until a block that it reads is exhausted. Nothing is spent now.
 
     A worker (dpserve worker) submits each job once in its period; a period that was slept through is not made up for.
+    With --data it does what dpserve renew does, once in a period in which a file has come, and waits for one.
 
     \b
     dpserve schedule add weekly --dataset visits --epsilon 0.1 --blocks last:12
+    dpserve schedule add monthly --dataset visits --data '/data/visits-*.parquet' --records 400 --every month
+        --epsilon 0.2 --evaluate 0.25 --blocks last:12 --promote
     """
     with show_busy("pricing"):
-        body = backend().ask(add_schedule, body=asked)
+        body = backend().ask(add_schedule, body=asked) if data is None else _add_with_rows(asked, data, records)
     show(
         json,
         body,
@@ -61,9 +77,21 @@ def remove(name: Name, json: Json = False) -> None:
     show(json, gone, f"removed {gone['name']}")
 
 
+def _add_with_rows(asked: ScheduleRequest, data: str, records: int | None) -> dict[str, Any]:
+    """Begin a schedule that appends rows: for the steward, where the home is, whose files are named."""
+    from training.datasets.drafts.appending import require_records  # loads what reads rows
+    from training.jobs.renewal import ScheduledRows
+
+    check_needs("schedule add --data", Needs.HOME, "The steward adds it where the rows are")
+    home = Home.open()
+    caller = Caller(home, require_access(home, "steward", dataset=asked.dataset))
+    return operations.begin_schedule(caller, asked, ScheduledRows(data, require_records(records)))
+
+
 def _request_text(body: dict[str, Any]) -> str:
     blocks = f", blocks {body['blocks']}" if "blocks" in body else ""
-    return f"every {body['every']}, {body['learner']} on {body['dataset']}{blocks} at epsilon {body['epsilon']}"
+    rows = f" after the rows of {body['rows']['data']}" if "rows" in body else ""
+    return f"every {body['every']}{rows}, {body['learner']} on {body['dataset']}{blocks} at epsilon {body['epsilon']}"
 
 
 def _lasting_text(body: dict[str, Any]) -> str:

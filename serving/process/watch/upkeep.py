@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from accountant.home import Home, local, settings
 from accountant.home.backup_time import last_backup
-from accountant.ledger.schedules import PERIODS, schedules
+from accountant.ledger.schedules import schedules
 from dpserve_verify.errors import DpserveError
 from dpserve_verify.log.cosignature import cosignatures
 from dpserve_verify.log.notes import parse_checkpoint, parse_note
@@ -110,11 +110,10 @@ def _schedules(signed: Signed, retired: Collection[str]) -> Iterable[Metric]:
     for rule in schedules(signed)[0]:
         if rule.asked["dataset"] in retired:
             continue
-        seconds = PERIODS[rule.every]
-        last.add_metric([rule.name], rule.since + rule.last[0] * seconds if rule.last else 0)
+        last.add_metric([rule.name], rule.begin_of(rule.last[0]) if rule.last else 0)
         stopped.add_metric([rule.name], float(rule.stopped is not None))
         if rule.stopped is None:
-            following.add_metric([rule.name], rule.since + (rule.last[0] + 1 if rule.last else 0) * seconds)
+            following.add_metric([rule.name], rule.begin_of(rule.last[0] + 1 if rule.last else 0))
     yield from (last, following, stopped)
 
 
