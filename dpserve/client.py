@@ -279,7 +279,13 @@ class Client(Operations):
         return self._transport.answer("GET", _of_model(reference, "/bundle"), query=query).content
 
     def predict(
-        self, model: str, records: Sequence[Record], notes: bool = False, interval: Level = None
+        self,
+        model: str,
+        records: Sequence[Record],
+        notes: bool = False,
+        interval: Level = None,
+        cover: Level = None,
+        group: str | None = None,
     ) -> Predictions:
         """Return a label, or a number, for each record, in their order.
 
@@ -288,12 +294,15 @@ class Client(Operations):
             records: Feature -> value; None where a value is missing, never NaN.
             notes: Whether `raw["notes"]` says of each record what was clipped, unknown or missing.
             interval: A level, .9: `raw["interval"]["ends"]` has the ends of what each would be under other noise.
+            cover: A level, .9: `raw["cover"]` has `sets` of classes, or `ends`, that hold the truth so often.
+            group: With `cover`, a column in each of whose groups that is so.
 
         Raises:
             UnknownName: No such model is served.
             BadInput: (422) A record does not fit the model's schema; the message names record and field.
         """
-        body, more = {"model": model, "records": list(records)}, {"notes": "1" if notes else None, "interval": interval}
+        body: Json = {"model": model, "records": list(records)}
+        more = {"notes": "1" if notes else None, "interval": interval, "cover": cover, "group": group}
         return Predictions.of(self._transport.ask("POST", "/predict", again=True, body=body, query=more))
 
     def predict_table(
@@ -304,6 +313,8 @@ class Client(Operations):
         answer: str = "",
         notes: bool = False,
         interval: Level = None,
+        cover: Level = None,
+        group: str | None = None,
         format: Mapping[str, Any] | None = None,
     ) -> bytes:
         """Predict a table in bytes that has a column for each feature: Arrow, `.npy`, CSV or Parquet.
@@ -313,11 +324,11 @@ class Client(Operations):
             table: At most 20,000 records and 16 MiB.
             kind: Its media type: `text/csv`, `application/x-npy`, `application/vnd.apache.arrow.stream` or `.parquet`.
             answer: The media type that is wanted back, never Parquet; as `kind` if left out.
-            notes, interval: As for `predict`, in columns `notes`, `low` and `high`.
+            notes, interval, cover, group: As for `predict`, in columns `notes`, `low` and `high`, `in_<class>`.
             format: How the table is written, in place of `format` of `model`; {} as usual.
         """
         headers = {"Content-Type": kind, "Accept": answer or kind}
-        query = {"model": model, "notes": "1" if notes else None, "interval": interval}
+        query = {"model": model, "notes": "1" if notes else None, "interval": interval, "cover": cover, "group": group}
         query |= {} if format is None else {"format": json.dumps(format)}
         return self._transport.answer("POST", "/predict", content=table, query=query, headers=headers).content
 

@@ -57,11 +57,12 @@ class CountFields(TypedDict, total=False):
 
 
 class EvaluationFields(CountFields, total=False):
-    """At most one of against, group and scores."""
+    """At most one of against, group and scores; cover goes with group."""
 
     against: str | None  # another model, to be compared with
     group: str | None  # a column by whose groups each is measured
     scores: bool  # of three or more classes: AUROC and log loss too
+    cover: bool  # how answers cover the truth, for predictions with a level
 
 
 class ProfileFields(CountFields, total=False):

@@ -55,6 +55,7 @@ PUBLIC_TRAINING = {
     "training.measuring.profile.refine",
     "training.measuring.profile.release",
     "training.measuring.profile.synthetic_rows",
+    "training.measuring.worth.covers",
     "training.measuring.worth.evaluate",
     "training.measuring.worth.public_rows",
     "training.planning.job_views",
@@ -310,7 +311,8 @@ serving/process/watch: dpserve_verify(. audit certificates log system) accountan
 serving/process/workers: dpserve_verify(.) accountant(home system) serving(process/config process/watch)
 serving/rest: dpserve_verify(. certificates formats log privacy) accountant(. access certificates home ledger
     ledger/families system) models(explain features onnx parts store worth) training(datasets datasets/drafts jobs kinds
-    measuring/profile planning requests rows/schema) serving(http process process/config process/watch wire)
+    measuring/profile measuring/worth planning requests rows/schema) serving(http process process/config
+    process/watch wire)
 serving/wire: dpserve_verify(. formats system) accountant(. system) models(features)
 dpserve: dpserve_verify(. audit certificates keys log)
 dpserve_platform:

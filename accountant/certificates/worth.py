@@ -26,6 +26,14 @@ AT_ONCE = (
     "; the intervals of one figure hold in all groups at once, and that of a gap, the largest less the smallest, is "
     "what they leave it among the groups it names"
 )
+COVERS = (
+    "an answer of a level holds all that scores no more than the first bin at which the noisy counts of the bins reach "
+    "the level's share of the noisy count of all; a score is 1 less the chance of the true class, or the error's size. "
+    "Promised: of a record that is drawn as those that were counted, in any order alike, an answer holds the truth at "
+    "least as often as the level says, on average over records, over which ones were counted and over the noise; where "
+    "groups have counts of their own, in each of them. Not promised: of any one record, of groups that are not named, "
+    "nor once people or how they are drawn have changed"
+)
 Number = Annotated[str, Limits(pattern=r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$", longest=60)]
 
 
@@ -85,10 +93,20 @@ class GroupsForm(Form):
 class CountsForm(Form):
     """What was released: a count in every cell, with noise."""
 
-    kind: Literal["binary", "classes", "number", "classes-scores", "paired-classes", "paired-number"] = form_field(
+    kind: Literal[
+        "binary",
+        "classes",
+        "number",
+        "classes-scores",
+        "paired-classes",
+        "paired-number",
+        "cover-classes",
+        "cover-number",
+    ] = form_field(
         about="binary: true class by bin of chance; classes: true class by answer; number: errors, values; "
         "classes-scores: that, each class by bin of its chance, and the log loss, in parts; "
-        "paired-classes: (wrong, right) by the other's; paired-number: differences of squared errors, the other's"
+        "paired-classes: (wrong, right) by the other's; paired-number: differences of squared errors, the other's; "
+        "cover-classes, cover-number: bins of the score, six times each record, then all records"
     )
     rows: Count
     columns: Count
@@ -133,6 +151,8 @@ WORTH = WorthKind()
 
 def method_of(histogram: Mapping[str, Any]) -> str:
     """Return how the figures of such counts are made."""
+    if histogram["kind"].startswith("cover-"):
+        return COVERS
     of_bins = OF_BINS if histogram["kind"] == "binary" else ""
     return METHOD + of_bins + WITHOUT_VALUE + (AT_ONCE if histogram.get("groups") else "")
 

@@ -15,7 +15,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpserve_verify.errors import InputError
 from models.features.features import RawColumns
 from models.parts.answers import Bends, Range, Scores, middle, probabilities_of
 
@@ -41,17 +40,6 @@ class Scoring(Protocol):
 
     def scores(self, columns: RawColumns) -> Scores:
         """Score raw columns: (n, 1)."""
-
-
-def read_level(text: object) -> float:
-    """Return the level of an interval, from .5 to .99, of a text such as ".9" or a number. Raises InputError."""
-    try:
-        level = float(str(text))
-    except ValueError:
-        level = 0.0
-    if not 0.5 <= level <= 0.99:
-        raise InputError(f"interval={str(text)[:40]!r}: must be from .5 to .99, for instance .9")
-    return level
 
 
 def student_quantile(share: float, freedom: int) -> float:

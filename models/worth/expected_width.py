@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.parts.answers import Scores
+from models.worth.cover import CoverLayout, cover_metrics
 from models.worth.groups import GroupedLayout
 from models.worth.intervals import Noise
 from models.worth.layout import Layout
@@ -24,7 +25,7 @@ from models.worth.paired import PairedLayout, paired_metrics
 from models.worth.scored import ScoredLayout, scored_metrics
 
 Floats = NDArray[np.float64]
-UngroupedLayout = Layout | PairedLayout | ScoredLayout
+UngroupedLayout = Layout | PairedLayout | ScoredLayout | CoverLayout
 AnyLayout = UngroupedLayout | GroupedLayout
 RECORDS = 1500  # that are made up of each model
 DRAWS = 3  # of the noise, for each model
@@ -38,6 +39,8 @@ HEADLINES = {
     "classes": ("accuracy",),
     "classes-scores": ("auroc", "accuracy", "log_loss"),
     "number": ("rmse",),
+    "cover-classes": ("least_chance_90",),
+    "cover-number": ("half_width_90",),
     "paired-classes": ("accuracy_difference",),
     "paired-number": ("rmse_difference",),
 }
@@ -107,7 +110,8 @@ class Measurement:
         return None
 
     def _is_narrow(self, width: Width) -> bool:
-        ends = self.layout.own.target_range if not isinstance(self.layout, Layout) else self.layout.target_range
+        layout = self.layout.own if isinstance(self.layout, PairedLayout | ScoredLayout) else self.layout
+        ends = layout.target_range
         scale = 1.0 if ends is None else (ends[1] - ends[0]) / 5
         return not width.is_drowned and width.middle <= NARROW * scale
 
@@ -169,6 +173,8 @@ def _named(layout: UngroupedLayout, counts: Floats, noise: Noise, names: tuple[s
         metrics = paired_metrics(layout, counts.tolist(), noise)
     elif isinstance(layout, ScoredLayout):
         metrics = scored_metrics(layout, counts.tolist(), noise)
+    elif isinstance(layout, CoverLayout):
+        metrics = cover_metrics(layout, counts, noise)
     else:
         metrics = each_metric(layout, counts.tolist(), noise)
     missing = set(names)
@@ -180,12 +186,12 @@ def _named(layout: UngroupedLayout, counts: Floats, noise: Noise, names: tuple[s
             return
 
 
-def _plain(layout: Layout | PairedLayout | ScoredLayout) -> UngroupedLayout:
+def _plain(layout: UngroupedLayout) -> UngroupedLayout:
     """Return the same cells, of a model whose scores mean what made-up ones mean."""
     if isinstance(layout, Layout):
         return replace(layout, link=1e-3, bends=())
     own = replace(layout.own, link=1e-3, bends=())
-    return PairedLayout(own, own) if isinstance(layout, PairedLayout) else ScoredLayout(own)
+    return PairedLayout(own, own) if isinstance(layout, PairedLayout) else type(layout)(own)
 
 
 def _counts_of_models(layout: UngroupedLayout, prevalence: tuple[float, ...]) -> Iterator[Floats]:

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.features.features import BooleanFeature, CategoricalFeature, Feature, number_text
-from models.parts.answers import ClassLabel
+from models.parts.answers import ClassLabel, Range
+from models.worth.cover import CoverLayout, cover_metrics
 from models.worth.intervals import Interval, Noise, auroc, ratio
 from models.worth.layout import Layout
 from models.worth.metrics import Metric, metrics, records
@@ -49,7 +50,7 @@ def group_places(names: Sequence[str], codes: NDArray[Any]) -> NDArray[np.intp]:
 class GroupedLayout:
     """The cells of `own` for each of the groups `names` of a column."""
 
-    own: Layout
+    own: Layout | CoverLayout
     column: str
     names: tuple[str, ...]
 
@@ -62,6 +63,11 @@ class GroupedLayout:
     def link(self) -> float:
         """Return the link that the layout has without groups."""
         return self.own.link
+
+    @property
+    def target_range(self) -> Range | None:
+        """Return the range of a number; None of classes."""
+        return self.own.target_range
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -87,15 +93,22 @@ class GroupedLayout:
 
 def grouped_metrics(layout: GroupedLayout, counts: Sequence[int], noise: Noise) -> list[Metric]:
     """Compute the metrics of released counts (layout.size,): of all records first, which the noise of every group has
-    moved, then of each group, then the gaps.
+    moved, then of each group, then the gaps, of which answers that cover have none.
     """
-    tables, groups = layout.table(counts), len(layout.names)
-    of_all = metrics(layout.own, [*tables.sum(axis=0)], replace(noise, variance=groups * noise.variance))
+    tables, groups, own = layout.table(counts), len(layout.names), layout.own
+    of_all_noise = replace(noise, variance=groups * noise.variance)
     at_once = replace(noise, level=1 - (1 - noise.level) / groups)
-    of_each = [[*_figures(layout.own, table, at_once)] for table in tables]
+    if isinstance(own, CoverLayout):
+        of_each = [[*cover_metrics(own, table, at_once)] for table in tables]
+        of_all = [*cover_metrics(own, tables.sum(axis=0), of_all_noise)]
+    else:
+        of_each = [[*_figures(own, table, at_once)] for table in tables]
+        of_all = metrics(own, [*tables.sum(axis=0)], of_all_noise)
     of_groups = [
         replace(figure, group=name) for name, figures in zip(layout.names, of_each, strict=True) for figure in figures
     ]  # fmt: skip
+    if isinstance(own, CoverLayout):
+        return [*of_all, *of_groups]
     present = [at for at, figures in enumerate(of_each) if _is_there(figures[-1].found, at_once)]
     return [*of_all, *of_groups, *_gaps(layout, of_each, present)]
 

@@ -9,14 +9,22 @@ BETTER, NOT_BETTER, UNCLEAR = OUTCOMES = "better", "not better", "could not tell
 SLIGHT = 0.05  # of the scale: a model that is at most so much above a constant answer is no better
 
 
+def covers(kind: str) -> bool:
+    """Return whether such counts say how often answers hold the truth, and not what the model is worth."""
+    return kind.startswith("cover-")
+
+
 def judge(kind: str, figures: Sequence[dict[str, Any]]) -> str:
     """Return one of OUTCOMES.
 
     Of one model, against always giving the same answer: of two classes the AUROC against a half, of more the accuracy
     against the share of the most frequent class, of a number R2 against 0. It is better where the whole interval lies
     above, and not better where all of it lies below that and SLIGHT. Of two models, against the other one: better where
-    the whole interval lies on the model's side, not better where none of it does.
+    the whole interval lies on the model's side, not better where none of it does. How answers cover
+    tells nothing of that.
     """
+    if covers(kind):
+        return UNCLEAR
     if kind.startswith("paired-"):
         low, high = float(figures[0]["low"]), float(figures[0]["high"])
         low, high = (-high, -low) if kind == "paired-number" else (low, high)  # of errors less is better

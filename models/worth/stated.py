@@ -17,9 +17,10 @@ from dpserve_verify.privacy.weights import parts_of
 from models.features.features import Feature
 from models.forms.ensemble import Ensemble
 from models.profile.figures import Noise as CountNoise
+from models.worth.cover import COVER_BINS, CoverLayout, cover_metrics
 from models.worth.groups import GroupedLayout, group_names, grouped_metrics
 from models.worth.intervals import Noise
-from models.worth.judging import BETTER, judge
+from models.worth.judging import BETTER, covers, judge
 from models.worth.layout import BIN_CHOICES, BINS, Layout
 from models.worth.metrics import metrics
 from models.worth.paired import PairedLayout, paired_metrics
@@ -35,7 +36,7 @@ AT_ONCE_SAID = (
 )
 GRID, ROUNDED = 64, 1 / 12  # parts of a record where noise is Gaussian, and the variance of rounding to whole ones
 NEARLY = 1e-6  # by which a variance may be off: others add floats in another order
-AnyLayout = Layout | PairedLayout | GroupedLayout | ScoredLayout
+AnyLayout = Layout | PairedLayout | GroupedLayout | ScoredLayout | CoverLayout
 
 
 def layout_of(ensemble: Ensemble, bins: int = BINS) -> Layout:
@@ -48,9 +49,9 @@ def paired_layout_of(ensemble: Ensemble, other: Ensemble) -> PairedLayout:
     return PairedLayout(layout_of(ensemble), layout_of(other))
 
 
-def grouped_layout_of(ensemble: Ensemble, group: Feature, bins: int = BINS) -> GroupedLayout:
-    """Return the cells in which records are counted for a model, group by group."""
-    return GroupedLayout(layout_of(ensemble, bins), group.name, group_names(group))
+def by_group(layout: Layout | CoverLayout, group: Feature) -> GroupedLayout:
+    """Return the cells in which records are counted, group by group."""
+    return GroupedLayout(layout, group.name, group_names(group))
 
 
 def model_form(ensemble: Ensemble, name: str, certificate: int) -> dict[str, Any]:
@@ -87,6 +88,8 @@ def figures(layout: AnyLayout, counts: Sequence[int], variance: float, contribut
         metrics_of_counts = paired_metrics(layout, counts, noise)
     elif isinstance(layout, ScoredLayout):
         metrics_of_counts = scored_metrics(layout, counts, noise)
+    elif isinstance(layout, CoverLayout):
+        metrics_of_counts = [*cover_metrics(layout, counts, noise)]
     elif isinstance(layout, GroupedLayout):
         metrics_of_counts = grouped_metrics(layout, counts, noise)
     else:
@@ -138,13 +141,14 @@ def _layout(form: WorthPredicate) -> AnyLayout:
     link, ends = float(form.histogram.link), form.model.range
     span = None if ends is None else (float(ends[0]), float(ends[1]))
     layout_of_model = _with_bins(Layout(() if span else tuple(form.model.classes or ()), link, span), form)
+    plain: Layout | CoverLayout = CoverLayout(layout_of_model) if covers(form.histogram.kind) else layout_of_model
     layout: AnyLayout = (
-        layout_of_model if form.against is None else PairedLayout(layout_of_model, layout_of_model)
+        plain if form.against is None else PairedLayout(layout_of_model, layout_of_model)
     )  # of the other's scores none is asked
     if form.histogram.kind == "classes-scores" and layout_of_model.kind == "classes":
         layout = ScoredLayout(layout_of_model)
     if form.histogram.groups is not None:
-        layout = GroupedLayout(layout_of_model, form.histogram.groups.column, tuple(form.histogram.groups.names))
+        layout = GroupedLayout(plain, form.histogram.groups.column, tuple(form.histogram.groups.names))
     if layout.kind != form.histogram.kind or layout.size != len(form.histogram.counts):
         raise CertificateInvalid(f"histogram: must be of kind {layout.kind}, with {layout.size} counts")
     return layout
@@ -153,15 +157,18 @@ def _layout(form: WorthPredicate) -> AnyLayout:
 def _with_bins(layout: Layout, form: WorthPredicate) -> Layout:
     """Return the layout in the bins that the statement's columns show. CertificateInvalid where there are no such."""
     kind, columns, classes = form.histogram.kind, form.histogram.columns, len(layout.classes)
-    options = [replace(layout, bins=bins) for bins in BIN_CHOICES]
-    if kind == "binary" and classes == 2:
+    choices = COVER_BINS if covers(kind) else BIN_CHOICES
+    options = [replace(layout, bins=bins) for bins in choices]
+    if covers(kind):
+        options = [option for option in options if CoverLayout(option).size == columns]
+    elif kind == "binary" and classes == 2:
         options = [option for option in options if option.bins == columns]
     elif kind == "classes-scores" and classes > 2:
         options = [option for option in options if ScoredLayout(option).size == columns]
     else:
         return layout
     if not options:
-        raise CertificateInvalid(f"histogram: columns must be for {BIN_CHOICES} bins of the probability")
+        raise CertificateInvalid(f"histogram: columns must be for {choices} bins of the score or probability")
     return options[0]
 
 

@@ -10,7 +10,7 @@ from accountant.errors import UnknownName, WrongState
 from accountant.home import Home
 from accountant.ledger import evaluations
 from dpserve_verify.errors import VerificationError
-from models.worth.judging import judge
+from models.worth.judging import covers, judge
 from models.worth.words import verdict
 
 
@@ -53,12 +53,27 @@ def worth_to_json(seq: int, worth: Worth) -> dict[str, Any]:
 
 def pick_judgement(statements: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Pick, from what `worths` gives, the statement that a model is judged by: the newest on rows that it did not learn
-    from, else the newest on others; comparisons with another model left out. None where it was not evaluated.
+    from, else the newest on others; comparisons with another model, and how its answers cover, left out. None where it
+    was not evaluated.
     """
-    of_one_model = [statement for statement in statements if "against" not in statement]
+    of_one_model = [statement for statement in statements if _judges(statement)]
     return next(
         (statement for statement in of_one_model if not statement["seen"]), of_one_model[0] if of_one_model else None
     )
+
+
+def _judges(statement: dict[str, Any]) -> bool:
+    return "against" not in statement and not covers(statement["histogram"]["kind"])
+
+
+def find_cover(home: Home, issued: int, column: str | None) -> dict[str, Any] | None:
+    """Return the newest statement of how answers of the model that this entry certifies cover, on rows that it did not
+    learn from: by the groups of the column, or of all records alike. None where there is none.
+    """
+    jobs = evaluations.by_model(home.ledger.log.database).get(issued, ())
+    found = (each for seq in jobs if (each := _quick(home, seq)) is not None and not each["seen"])
+    of_cover = (each for each in found if covers(each["histogram"]["kind"]))
+    return next((each for each in of_cover if each["histogram"].get("groups", {}).get("column") == column), None)
 
 
 def mark(home: Home, lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -120,7 +135,7 @@ def require_worth(
     against = "" if champion is None else f" --against {champion[0]}"
     fair = [each for each in found if not each["seen"]]
     of_both = [each for each in fair if champion and each.get("against", {}).get("certificate") == champion[1]]
-    alone = [each for each in fair if "against" not in each]
+    alone = [each for each in fair if _judges(each)]
     speaks = next(iter(alone if champion is None else of_both), None)
     if speaks is None or not speaks["better"]:
         command = f"dpserve evaluate {reference}{against} --dataset NAME --epsilon E"

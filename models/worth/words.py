@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import Any
 
-from models.worth.judging import BETTER, NOT_BETTER
+from models.worth.judging import BETTER, NOT_BETTER, covers
 
 
 def short_worth(body: dict[str, Any]) -> str:
@@ -22,6 +22,8 @@ def short_worth(body: dict[str, Any]) -> str:
 
 def verdict(body: dict[str, Any]) -> str:
     """Return what a statement of worth shows: of one model against a constant answer, of two against the other one."""
+    if covers(body.get("histogram", {}).get("kind", "")):
+        return "tells how answers cover the truth, not which model is better"
     against = body.get("against")
     than = "a constant answer" if against is None else f"{against['model']} of entry {against['certificate']}"
     if body["outcome"] == BETTER:

@@ -12,7 +12,7 @@ from accountant.ledger.families.left import left_words
 from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import short_delta
-from models.parts.other_noise import read_level
+from models.parts.beside import read_wanted
 from models.worth.words import short_figure, short_figures, short_worth, verdict
 from serving.cli.backend import backend
 from serving.cli.complete import Model
@@ -104,6 +104,16 @@ def predict(
             help="Also columns low and high: between them it would have been under other noise, for instance .9.",
         ),
     ] = None,
+    cover: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEVEL",
+            help="Also columns in_<class>, or low and high, which hold the truth so often, for instance .9.",
+        ),
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(help="With --cover: a column in each of whose groups that is so.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Predict every row of a file, in its order, with a verified model.
@@ -114,12 +124,14 @@ def predict(
     dpserve predict visits --data new.csv --keep id --out predictions.csv
     dpserve predict adult --data new.parquet --notes --out predictions.csv
     dpserve predict adult --data new.parquet --interval .9 --out predictions.csv
+    dpserve predict adult --data new.parquet --cover .9 --out predictions.csv
 
     The interval is what the noise of privacy makes alone, for models of ebm; it costs no budget, and seconds.
+    --cover needs an evaluation of the model with --cover.
     """
-    level = None if interval is None else read_level(interval)
+    wanted = read_wanted(interval, cover, group)
     with show_progress(f"predicting with {name}") as progress:
-        body = backend().models.predict(name, data, schema, out, progress, keep or (), notes, level)
+        body = backend().models.predict(name, data, schema, out, progress, keep or (), notes, wanted)
     summary = f"{body['target']} of {body['records']} records predicted with {body['model']}, written to {out}"
     summary += f"; its price is {body['vouched']}" if "vouched" in body else ""
     show(json, body, summary)

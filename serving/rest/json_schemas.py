@@ -223,8 +223,8 @@ EXPECTED_WIDTH = record(
 )  # fmt: skip
 _FOLLOWING = record(
     {
-        "dataset": TEXT, "model": TEXT, "against": maybe(TEXT), "group": maybe(TEXT), "scores": TRUTH, "part": TEXT,
-        "epsilon": DECIMAL, "delta": DECIMAL, "known": maybe(COUNT), "left": ANY_OBJECT,
+        "dataset": TEXT, "model": TEXT, "against": maybe(TEXT), "group": maybe(TEXT), "scores": TRUTH, "cover": TRUTH,
+        "part": TEXT, "epsilon": DECIMAL, "delta": DECIMAL, "known": maybe(COUNT), "left": ANY_OBJECT,
         "expected": maybe(EXPECTED_WIDTH), "contributions": COUNT,
     },
     {"window": WINDOW},
@@ -417,9 +417,7 @@ ANSWER = record(
         "envelope": ENVELOPE, "proof": TEXT,
     },
     {
-        "scaled": array(
-            {**ANY_OBJECT, "description": "of a part of the units: each count of that row as one of all of them"}
-        ),
+        "scaled": array({**ANY_OBJECT, "description": "of a part of the units: each count of a row as one of all"}),
     },
 )  # fmt: skip
 STATEMENT = record(
@@ -432,14 +430,15 @@ NOTES = {
     "description": "where they were asked for: of each record the values that were clipped `to` an end of the range, "
     "that the schema does not list, or that are missing",
 }
-INTERVAL = record(
-    {"level": REAL, "ends": array(array(REAL))},
-    says="where it was asked for: of each record the lower and the upper end of what the same rows would have given "
-    "under other noise, of the chance of the second class or of the number",
-)
+TABLE = array(array(REAL))
+INTERVAL = record({"level": REAL, "ends": TABLE}, says="of each record what other noise would have given")
+COVER = record(
+    {"level": REAL, "group": maybe(TEXT), "statement": COUNT}, {"sets": array(array(LABEL)), "ends": TABLE},
+    "of each record the classes, or the ends of an interval, that hold the truth so often",
+)  # fmt: skip
 PREDICTED = record(
     _ANSWERED,
-    {"classes": array(LABEL), "probabilities": array(array(REAL)), "notes": NOTES, "interval": INTERVAL},
+    {"classes": array(LABEL), "probabilities": TABLE, "notes": NOTES, "interval": INTERVAL, "cover": COVER},
     "of a model that answers a number, predictions are numbers, without classes and probabilities",
 )
 EXPLAINED = record(

@@ -23,7 +23,7 @@ from models.features.notes import notes_of
 from models.features.table_format import TableFormat, format_from_json
 from models.features.text_numbers import NO_TEXTS
 from models.onnx.runtime import columns_from_records
-from models.parts.other_noise import read_level
+from models.parts.beside import ENDS, Columns, Wanted, read_wanted
 from models.store.since import growth_since
 from models.worth.statements import mark, worths
 from serving.http.rights import LISTED, NAMED, restrict_to_allowed, seen_models
@@ -38,11 +38,13 @@ from serving.wire.request_bodies import JSON, check_fields, known_query, query_t
 from serving.wire.tables_out import Source, table_answer
 from serving.wire.work_time import check_time, in_turn
 from training.datasets.described import ranges_of
+from training.measuring.worth.covers import Cover
 from training.planning.other_noise import OtherNoise
 
 PREDICT_BYTES = 16 << 20
 RECORDS = 20_000
 AT_ONCE = 512 << 10  # bytes: what is larger is answered off the loop
+BESIDE = ("interval", "cover", "group")
 PREDICT_FIELDS = {"model": (str,), "records": (list,)}
 TABLES = (*tables_in.KINDS, csv_tables.CSV, file_tables.PARQUET)
 PREDICT_KINDS = (JSON, *TABLES)
@@ -58,7 +60,7 @@ class Posted:
     form: of the answer; "" where it is the body's.
     kind: its media type: CSV cannot be told from its first bytes.
     notes: whether to say which values were clipped, unknown or missing.
-    level: of the part of each prediction's interval that noise makes; None where it is not wanted.
+    beside: what is wanted beside each prediction; None where nothing is.
     keep: the column that goes with the predictions; "" where none does.
     ending: of a file's name that the reader of files reads; "" of any other body.
     written: how its values are written; None: as the model's dataset is.
@@ -70,7 +72,7 @@ class Posted:
     form: str
     kind: bytes = JSON
     notes: bool = False
-    level: float | None = None
+    beside: Wanted | None = None
     keep: str = ""
     ending: str = ""
     written: TableFormat | None = None
@@ -82,7 +84,7 @@ async def predict(request: Request) -> Response:
     posted = await _read_posted(request)
     serving = state(request)
     serving.require_ready()
-    if posted.notes or posted.level is not None:  # by the dataset's schema, which must be read
+    if posted.notes or posted.beside is not None:  # by the dataset's schema, which must be read
         find = restrict_to_allowed(access(request), serving.registry.get)
         return await in_turn(access(request).principal, answer, find, posted, serving.home)
     packed = posted.model is not None and (bool(posted.ending) or file_tables.is_parquet(posted.raw))
@@ -109,18 +111,18 @@ async def _read_posted(request: Request) -> Posted:
     headers = dict(request.scope["headers"])
     form = _form(headers.get(b"accept", b""))
     kind = headers.get(b"content-type", JSON).partition(b";")[0].strip().lower()
-    noted, asked = query_text(request, "notes"), query_text(request, "interval")
+    noted, texts = query_text(request, "notes"), [query_text(request, name) for name in BESIDE]
     if noted not in (None, "0", "1"):
         raise InputError(f"query notes={noted[:40]!r}: must be 1, or left out")
     notes = noted == "1"
-    level = None if asked is None else read_level(asked)
+    beside = read_wanted(*texts)
     text = query_text(request, "format")
     written = None if text is None else format_from_json(strict_json(text.encode()))
     if kind == JSON:
-        known_query(request, "notes", "interval", "format")
-        return Posted(raw, None, form or "json", kind, notes, level, written=written)
+        known_query(request, "notes", *BESIDE, "format")
+        return Posted(raw, None, form or "json", kind, notes, beside, written=written)
     is_file = kind == file_tables.FILE and query_text(request, "file") is not None
-    known_query(request, "model", "notes", "interval", "keep", "format", *(["file"] if is_file else []))
+    known_query(request, "model", "notes", *BESIDE, "keep", "format", *(["file"] if is_file else []))
     model = query_text(request, "model")
     if model is None:
         raise InputError("query model: is missing; a table is sent to /predict?model=NAME")
@@ -128,7 +130,7 @@ async def _read_posted(request: Request) -> Posted:
     if keep and not (is_file or kind == csv_tables.CSV or file_tables.is_parquet(raw)):
         raise InputError("query keep: goes with CSV, Parquet and files")
     ending = file_tables.ending_of(query_text(request, "file") or "") if is_file else ""
-    return Posted(raw, model, form, kind, notes, level, keep, ending, written, bool(keep) or written is not None)
+    return Posted(raw, model, form, kind, notes, beside, keep, ending, written, bool(keep) or written is not None)
 
 
 def _form(accept: bytes) -> str:
@@ -152,23 +154,24 @@ def answer(find: Find, posted: Posted, home: Home | None = None) -> Response:
         runtime, form = served.verified.runtime, form or table.kind
         columns = table.read(served.verified.ensemble.features, runtime.reads, runtime.texts)
     label, probabilities = run_model(served, columns)
-    notes = ends = None
+    notes = beside = None
+    more: dict[str, Any] = {}
     if home is not None:
         inputs = _read_inputs(served, posted, table)
         if posted.notes:  # by the ranges of the model's dataset
             dataset = served.verified.certificate.form.dataset
             ranges = ranges_of(home, dataset.name, dataset.schema_digest)
             notes = notes_of(served.verified.ensemble.features, ranges, inputs)
-        ends = None if posted.level is None else _ends(served, inputs, posted.level, home)
+        if posted.beside is not None:
+            beside, more = _beside(served, inputs, posted.beside, home)
     if form == "json":
         if posted.keep:
             raise InputError("query keep: goes with an answer in CSV; ask for it by the Accept header")
-        body = answer_json(served, label, probabilities) | ({} if notes is None else {"notes": notes})
-        body |= {} if ends is None else {"interval": {"level": posted.level, "ends": ends.tolist()}}
+        body = answer_json(served, label, probabilities) | ({} if notes is None else {"notes": notes}) | more
         response: Response = JsonBytes(orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY))
     else:
         source = Source(served.reference, served.certificate, served.verified.ensemble.classes)
-        response = table_answer(form, source, label, probabilities, notes, kept, ends)
+        response = table_answer(form, source, label, probabilities, notes, kept, beside)
     served.count(len(label), perf_counter() - start)
     return response
 
@@ -180,7 +183,7 @@ def _read_table(served: Served, posted: Posted) -> tuple[tables_in.Table, csv_ta
     ensemble, raw, keep = served.verified.ensemble, posted.raw, posted.keep
     written = served.verified.format if posted.written is None else posted.written
     if keep:
-        csv_tables.check_kept(keep, ensemble.classes, posted.level is not None)
+        csv_tables.check_kept(keep, ensemble.classes, posted.beside.names(ensemble.classes) if posted.beside else ())
     if posted.ending or (posted.kind != csv_tables.CSV and file_tables.is_parquet(raw)):
         table, kept = file_tables.table_of_file(raw, posted.ending, ensemble.features, written, RECORDS, keep)
     elif posted.kind == csv_tables.CSV:
@@ -202,6 +205,19 @@ def _read_inputs(served: Served, posted: Posted, table: tables_in.Table | None) 
     check_answer(len(columns[features[0].name]), len(features))
     check_time()
     return columns
+
+
+def _beside(
+    served: Served, columns: dict[str, NDArray[Any]], wanted: Wanted, home: Home
+) -> tuple[Columns, dict[str, Any]]:
+    """Return what is wanted beside each prediction, as columns and as JSON."""
+    model, statement = served.verified.ensemble, None
+    if wanted.covers:
+        cover = Cover.of(home, model, served.verified.certificate, wanted.group)
+        found, statement = cover.answer(columns, wanted), cover.entry
+    else:
+        found = dict(zip(ENDS, _ends(served, columns, wanted.level, home).T, strict=True))
+    return found, wanted.to_json(found, model.classes, statement)
 
 
 def _ends(served: Served, columns: dict[str, NDArray[Any]], level: float, home: Home) -> NDArray[np.float64]:
@@ -378,6 +394,17 @@ INTERVAL_QUERY = {
     "between which the same rows would have given it under other noise, of the chance of the second class or of the "
     "number; of a table in columns `low` and `high`",
 }
+COVER_QUERY = {
+    "type": "number",
+    "minimum": 0.5,
+    "maximum": 0.99,
+    "description": "the level of answers that hold the truth so often: sets of classes, or the ends of intervals; for "
+    "models whose cover was counted by an evaluation; of a table in columns `in_<class>`, or `low` and `high`",
+}
+GROUP_QUERY = {
+    "type": "string",
+    "description": "with `cover`: a column in each of whose groups the answers hold the truth so often",
+}
 FORMAT_QUERY = {
     "type": "string",
     "maxLength": 32_000,
@@ -408,6 +435,8 @@ DOORS = (
             "format": FORMAT_QUERY,
             "notes": NOTES_QUERY,
             "interval": INTERVAL_QUERY,
+            "cover": COVER_QUERY,
+            "group": GROUP_QUERY,
             "file": FILE_QUERY,
             "keep": KEEP_QUERY,
         },

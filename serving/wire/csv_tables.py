@@ -10,7 +10,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from itertools import repeat
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,9 +27,11 @@ from serving.wire.bounds import MAX_CELLS, check_cells
 from serving.wire.errors import TooLarge
 from serving.wire.tables_in import Table, check_names
 
+if TYPE_CHECKING:
+    from models.parts.beside import Columns
+
 CSV = b"text/csv"
 NOTES = "notes"  # the column that says what was clipped, unknown or missing
-ENDS = ("low", "high")  # columns of the part of an interval that noise makes
 Kept: TypeAlias = tuple[str, Sequence[str]]  # a column that goes with its predictions, such as an id: name and texts
 
 
@@ -79,9 +81,9 @@ def answer_names(classes: Sequence[str | int]) -> list[str]:
     return ["label", *(f"p_{name}" for name in classes)] if classes else ["value"]
 
 
-def check_kept(name: str, classes: Sequence[str | int], has_ends: bool) -> None:
+def check_kept(name: str, classes: Sequence[str | int], beside: Sequence[str]) -> None:
     """Raise InputError where the answer has a column of that name."""
-    if name in (*answer_names(classes), *(ENDS if has_ends else ()), NOTES):
+    if name in (*answer_names(classes), *beside, NOTES):
         raise InputError(f"keep {name[:80]!r}: a column of the predictions is called so; rename that of the file")
 
 
@@ -91,20 +93,23 @@ def csv_of(
     probabilities: NDArray[Any],
     notes: Sequence[str] | None = None,
     kept: Kept | None = None,
-    ends: NDArray[np.float64] | None = None,
+    beside: Columns | None = None,
 ) -> bytes:
     """Return predictions as CSV: `label`, which no spreadsheet computes, and `p_<class>` for each class, or `value`;
-    then the `ends` (n, 2) of intervals and the `notes` of each record, where there are some. A column that is `kept`,
+    then what stands `beside` and the `notes` of each record, where there are some. A column that is `kept`,
     by name, stands first.
     """
     out = io.StringIO(newline="")
     write = csv.writer(out)
-    lasts: list[list[Any]] = [[] for _ in label] if ends is None else ends.tolist()
+    lasts: list[list[Any]] = [[] for _ in label]
+    for column in (beside or {}).values():
+        for last, value in zip(lasts, column.tolist(), strict=True):
+            last.append(str(value).lower() if isinstance(value, bool) else value)
     for last, text in zip(lasts, notes or (), strict=False):
         last.append(uncomputed(text))
     begins = [[]] * len(label) if kept is None else [[uncomputed(text)] for text in kept[1]]
     first, named = [] if kept is None else [kept[0]], [] if notes is None else [NOTES]
-    write.writerow([*first, *answer_names(classes), *([] if ends is None else ENDS), *named])
+    write.writerow([*first, *answer_names(classes), *(beside or ()), *named])
     if classes:
         shown = probabilities.astype(np.float32).astype(str).tolist()
         cells = {name: uncomputed(name) if isinstance(name, str) else name for name in classes}

@@ -10,7 +10,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +20,11 @@ from starlette.responses import Response
 
 from dpserve_verify.errors import InputError
 from models.features.notes import Note, note_text
-from serving.wire.csv_tables import ENDS, NOTES, Kept, csv_of
+from serving.wire.csv_tables import NOTES, Kept, csv_of
 from serving.wire.tables_in import NPY, STREAM
+
+if TYPE_CHECKING:
+    from models.parts.beside import Columns
 
 Classes = tuple[str | int, ...]
 
@@ -47,27 +50,26 @@ def table_answer(
     probabilities: NDArray[Any],
     notes: Sequence[Sequence[Note]] | None = None,
     kept: Kept | None = None,
-    ends: NDArray[np.float64] | None = None,
+    beside: Columns | None = None,
 ) -> Response:
     """Return predictions as a table; `form`: "arrow", "csv" or "npy". label (n,), probabilities (n, classes) float32,
     of which a number has none; `notes` of each record, where they are wanted, as texts in the last column; a
-    column that is `kept` stands first in CSV, and the `ends` (n, 2) of intervals, where they are wanted, before the
-    notes. InputError for a `.npy` with notes or intervals, and where another form than CSV is to have a column that is
-    kept.
+    column that is `kept` stands first in CSV, and what is wanted `beside` before the notes. InputError for a `.npy`
+    with notes or columns beside, and where another form than CSV is to have a column that is kept.
 
     A `.npy` is the probabilities in the order of the model's classes, or the values (n,) float64.
     """
     headers, texts = source.headers, None if notes is None else [note_text(each) for each in notes]
     if form == "csv":
-        content = csv_of(source.classes, label, probabilities, texts, kept, ends)
+        content = csv_of(source.classes, label, probabilities, texts, kept, beside)
         return Response(content, headers=headers, media_type="text/csv; charset=utf-8")
     if kept is not None:
         raise InputError("query keep: goes with an answer in CSV; ask for it by the Accept header")
     if form != "npy":
-        content = _arrow(source.classes, label, probabilities, headers, texts, ends)
+        content = _arrow(source.classes, label, probabilities, headers, texts, beside)
         return Response(content, headers=headers, media_type=STREAM.decode())
-    if texts is not None or ends is not None:
-        asked = "interval" if texts is None else "notes"
+    if texts is not None or beside is not None:
+        asked = "cover, interval" if texts is None else "notes"
         raise InputError(f"query {asked}: a .npy holds numbers alone; ask for JSON, Arrow or CSV by the Accept header")
     sink = io.BytesIO()
     np.save(sink, probabilities if source.classes else label, allow_pickle=False)
@@ -80,14 +82,13 @@ def _arrow(
     probabilities: NDArray[Any],
     about: dict[str, str],
     notes: Sequence[str] | None,
-    ends: NDArray[np.float64] | None,
+    beside: Columns | None,
 ) -> bytes:
     kind = pa.string() if classes and isinstance(classes[0], str) else pa.int64()
     columns = {"label": pa.array(label, kind)} if classes else {"value": pa.array(label)}
     for index, name in enumerate(classes):
         columns[f"p_{name}"] = pa.array(np.ascontiguousarray(probabilities[:, index]))
-    if ends is not None:
-        columns |= {name: pa.array(np.ascontiguousarray(ends[:, at])) for at, name in enumerate(ENDS)}
+    columns |= {name: pa.array(np.ascontiguousarray(column)) for name, column in (beside or {}).items()}
     if notes is not None:
         columns[NOTES] = pa.array(notes, pa.string())
     batch = pa.record_batch(list(columns.values()), names=list(columns))

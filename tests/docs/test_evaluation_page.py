@@ -15,7 +15,7 @@ from ledgers import EXAMPLES, ROOT, adult_schema
 from pages import blocks
 from small_home import dpserve
 
-PAGES = [f"docs/{name}" for name in ("evaluation.md", "reference/worth.md")]
+PAGES = [f"docs/{name}" for name in ("evaluation.md", "cover.md", "reference/worth.md")]
 
 
 @pytest.mark.slow
@@ -36,7 +36,7 @@ def test_every_command_of_the_pages_runs(tmp_path):
     command = ["bash", "-c", f'dpserve() {{ {shlex.join(warm.python())} -m serving.cli "$@"; }}\n' + script]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("verified") == 6  # the model with its statements, and each of the five
+    assert done.stdout.count("verified") == 7  # the model with its statements, and each of the six
     assert done.stdout.count("Signature Verified Successfully") == 1  # by openssl
     assert all("<svg" in (tmp_path / page).read_text() for page in ("worth.html", "groups.html", "report.html"))
     assert "At every threshold" in (tmp_path / "worth.html").read_text()
@@ -44,7 +44,7 @@ def test_every_command_of_the_pages_runs(tmp_path):
     shown = next(line for line in shown if line["model"] == "adult@1")
     assert shown["worth"][0]["histogram"]["groups"]["column"] == "sex"  # the newest one
     spent = json.loads(dpserve(home, "dataset", "show", "adult", "--json").stdout)["holdout"]["budget"]["spent"]
-    assert spent["pure"] == "1.35"
+    assert spent["pure"] == "2.35"
     assert dpserve(home, "ledger", "audit").returncode == 0
     shutil.copytree(tmp_path / "adult-model", tmp_path / "sound-model")
     changed = next((tmp_path / "adult-model").glob("worth-*.tlog-proof"))

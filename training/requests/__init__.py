@@ -116,7 +116,7 @@ class ScheduleRequest(JobRequest):
 
 @dataclass(frozen=True, config=CLOSED)
 class EvaluationRequest(Checked):
-    """What a model is worth on private rows. At most one of `against`, `group` and `scores`."""
+    """What a model is worth on private rows. At most one of `against`, `group`, `scores`; `cover` goes with `group`."""
 
     model: Annotated[Reference, Field(description="the model: adult, adult@champion or adult@2")]
     dataset: Annotated[Name, Field(description="private rows: of this dataset, at the price of epsilon")]
@@ -136,6 +136,9 @@ class EvaluationRequest(Checked):
         Text | None, Field(description="by the groups of this column, which the schema names: figures and gaps")
     ] = None
     scores: Annotated[StrictBool, Field(description="of three or more classes: AUROC and log loss too")] = False
+    cover: Annotated[
+        StrictBool, Field(description="how answers cover the truth, for predictions with a level; also by a group")
+    ] = False
     blocks: Blocks = None
     idempotency_key: Key = None
 

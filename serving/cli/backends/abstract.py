@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dpserve_verify.certificates.stated import Stated
     from dpserve_verify.keys.trust import PublicKeys
     from dpserve_verify.log.seen_checkpoints import Growth
+    from models.parts.beside import Wanted
     from models.store.loading import OpenedModel
     from models.worth.report import Report
     from serving.operations import A, Operation, P
@@ -119,7 +120,7 @@ class Models(ABC):
         progress: Progress,
         keep: Sequence[str] = (),
         has_notes: bool = False,
-        level: float | None = None,
+        wanted: Wanted | None = None,
     ) -> Body:
         """Predict every row of a file, in its order, into another; return `model`, `target`, `records` and `out`.
 
@@ -131,7 +132,7 @@ class Models(ABC):
             progress: Called with the number of records done.
             keep: Columns of the file that stand before the predictions, as they are.
             has_notes: Whether a column says which values were clipped, unknown or missing.
-            level: Of the part of each prediction's interval that noise makes; None where it is not wanted.
+            wanted: What stands beside each prediction; None where nothing is.
         """
 
 

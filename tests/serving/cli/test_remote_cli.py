@@ -550,7 +550,7 @@ def test_a_laptop_loads_neither_learners_nor_the_server(server, laptop):
     assert done.stdout.splitlines()[-1:] == [f"{typed[-1]} set()"], (done.stdout[-3000:], done.stderr[-1000:])
 
 
-def test_intervals_of_noise_are_the_same_here_and_there_and_refused_where_nobody_can_tell(
+def test_intervals_of_noise_and_sets_that_cover_are_the_same_here_and_there_and_refused_where_nobody_can_tell(
     server, laptop, said, monkeypatch
 ):
     """In JSON, in a table's columns and in a file of either side; the answers themselves stay."""
@@ -591,5 +591,28 @@ def test_intervals_of_noise_are_the_same_here_and_there_and_refused_where_nobody
     assert said(*words, laptop / "here.csv")[0] == 0
     assert (laptop / "there.csv").read_bytes() == (laptop / "here.csv").read_bytes()
     assert (laptop / "here.csv").read_text().splitlines()[0] == '"label","p_<=50K","p_>50K","low","high"'
+    assert said("evaluate curves --dataset adult --epsilon 2 --cover")[0] == 0
+    words = "predict curves --cover .8 --data", laptop / "rows.parquet", "--out"
+    assert said(*words, laptop / "here.csv")[0] == 0
+    with Client(f"http://127.0.0.1:{server.port}", server.tokens["admin"]) as service:
+        found = service.predict("curves", records, cover=0.8).raw
+        promised = service.model("curves")["worth"][0]
+        assert (found["cover"]["level"], found["cover"]["statement"]) == (0.8, promised["entry"])
+        assert plain.raw | {"cover": found["cover"]} == found
+        for model, level, group, why in (
+            ("adult", 0.8, None, "evaluate adult --dataset NAME --epsilon E --cover"),
+            ("curves", 0.8, "sex", "by the groups of sex"),
+            ("curves", 3, None, "for instance .9"),
+        ):
+            with pytest.raises(BadInput, match=why):
+                service.predict(model, records, cover=level, group=group)
+    lines = [*csv.DictReader((laptop / "here.csv").read_text().splitlines())][:3]
+    sets = [[name.removeprefix("in_") for name in ("in_<=50K", "in_>50K") if line[name] == "true"] for line in lines]
+    assert sets == found["cover"]["sets"]
+    monkeypatch.delenv("DPSERVE_HOME")
+    monkeypatch.setenv("DPSERVE_URL", f"http://127.0.0.1:{server.port}")
+    monkeypatch.setenv("DPSERVE_TOKEN", server.tokens["admin"])
+    assert said(*words, laptop / "there.csv")[0] == 0
+    assert (laptop / "there.csv").read_bytes() == (laptop / "here.csv").read_bytes()
     code, refused, _ = said("predict adult --interval .9 --data", laptop / "rows.parquet", "--out", laptop / "no.csv")
     assert (code, refused["error"]["code"]) == (2, "bad_input")

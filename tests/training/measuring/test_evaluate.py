@@ -10,6 +10,7 @@ from decimal import Decimal
 
 import ledgers
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from accountant.audit.audit import audit_home
@@ -23,7 +24,11 @@ from dpserve_verify.errors import BudgetRefused, CertificateInvalid, DpserveErro
 from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse
 from dpserve_verify.privacy.budget import Budget, Relation
+from models.features.features import CategoricalFeature
+from models.forms.additive import AdditiveEnsemble
+from models.parts.beside import read_wanted
 from models.store import placing
+from models.worth.cover import CoverLayout
 from models.worth.report import write
 from models.worth.stated import check, figures, layout_of, report_of
 from models.worth.statements import mark, worths
@@ -34,11 +39,16 @@ from training.kinds.registry import steps_of
 from training.kinds.stated_steps import COUNTS
 from training.kinds.training_steps import TrainingSteps
 from training.measuring.worth import evaluate
+from training.measuring.worth.covers import Cover
+from training.measuring.worth.histogram import CellCounts
 from training.planning.job_views import job_to_json
 from training.requests import EvaluationRequest, JobRequest
+from training.rows.partitions.partition import TARGET_GRID
+from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import schema_of
 
 TEST = ledgers.EXAMPLES / "adult_test.parquet"
+TESTED = pq.read_table(TEST).slice(1500, 1500)
 
 
 GROUPS = (
@@ -374,6 +384,71 @@ def test_what_does_not_fit_is_refused_before_it_costs(home, tmp_path):
     with pytest.raises(InputError):
         job.measure(home, asked("0"), by="test")
     assert spent(home, "changed") == "0"
+
+
+@pytest.mark.slow
+def test_answers_cover_as_often_as_asked_of_others_by_groups_too_and_judge_no_model(home):
+    """Of 1,500 people that no job read: within .06, which noise and chance leave once in ten thousand."""
+    model = evaluate.open_model(home, "adult@1")
+    columns = {name: TESTED[name].to_numpy(zero_copy_only=False) for name in TESTED.column_names}
+    true = np.array([model.ensemble.classes.index(label) for label in columns["income"]])
+
+    def held(level, group=None):
+        wanted = read_wanted(None, level, group)
+        cover = Cover.of(home, model.ensemble, model.certificate, group)
+        sets = np.column_stack([*cover.answer(columns, wanted).values()])
+        assert sets.shape == (len(true), 2)
+        return sets[np.arange(len(true)), true]
+
+    with pytest.raises(InputError, match=r"not counted on rows .*: dpserve evaluate adult .*--cover, or"):
+        held(0.9)
+    job.measure(home, asked("0.8", model="adult@1", cover=True), by="test")
+    body = job.measure(home, asked("1", model="adult@1", cover=True, group="sex"), by="test")["worth"]
+    assert (spent(home, part=HOLDOUT), body["histogram"]["kind"], body["better"]) == ("1.8", "cover-classes", False)
+    for level in (0.7, 0.9):
+        assert abs(held(level).mean() - level) < 0.06
+        for sex in ("Male", "Female"):
+            assert abs(held(level, "sex")[columns["sex"] == sex].mean() - level) < 0.08
+    assert mark(home, [{"certificate": {"entry": model.certificate.issued}}])[0]["outcome"] is None
+    _, _, stated = WORTH.open(home, body["job"])
+    assert "Not promised: of any one record" in stated.form.method
+    for level, why in ((0.99, "too few rows .*lower level"), (0.4, r"for instance \.9")):
+        with pytest.raises(InputError, match=why):
+            held(level)
+    for more, why in (
+        ({"part": "training"}, "learnt from these rows"),
+        ({"scores": True}, "one at a time"),
+        ({"against": "adult@2"}, "one at a time"),
+    ):
+        with pytest.raises(InputError, match=why):
+            evaluate.plan(home, asked("0.1", model="adult@1", cover=True, **more))
+    dataset = home.ledger.dataset("adult", part=HOLDOUT)
+    schema = dataclasses.replace(schema_of(home, dataset), groups=(CategoricalFeature("town", ("a", "b")),))
+    with pytest.raises(InputError, match="town: must be a feature that the model reads"):
+        evaluate.require_coverable(model, schema, dataset, HOLDOUT, "town")
+    again = evaluate.plan(home, asked("0.8", model="adult@1", cover=True)).to_json()
+    assert (again["epsilon"], again["cover"]) == ("0", True)
+
+
+def test_intervals_of_a_number_hold_the_rows_that_were_counted():
+    """Without noise: as many as the level says, and hardly more; and none lies beyond the range."""
+    feature = CategoricalFeature("x", tuple("abcdefgh"))
+    terms = (tuple(range(-400, 600, 100)),)
+    ensemble = AdditiveEnsemble((feature,), "y", (), (10.0, 30.0), 0.01, 0, (*terms,), (), ())
+    random = np.random.default_rng(1)
+    values = random.integers(0, 8, 4000)
+    targets = np.clip(
+        (np.array(terms[0])[values] / 1000 + random.normal(0, 0.2, 4000)) * TARGET_GRID, -TARGET_GRID, TARGET_GRID
+    )
+    layout = CoverLayout(layout_of(ensemble, 256))
+    rows = Rows(values.astype(np.uint8)[None], targets.astype(np.int32), [feature.bins], 0)
+    cover = Cover(ensemble, layout, [CellCounts(ensemble, layout)(rows).tolist()], 1e-9, 0)
+    ends = cover.answer({"x": np.array(feature.values)[values]}, read_wanted(None, 0.9, None))
+    real = 20 + 10 * targets / TARGET_GRID
+    held = (ends["low"] <= real) & (real <= ends["high"])
+    assert 0.9 <= held.mean() < 0.92
+    assert ends["low"].min() >= 10
+    assert ends["high"].max() <= 30
 
 
 def test_a_part_with_one_row_or_one_class_gives_an_answer(home, tmp_path):

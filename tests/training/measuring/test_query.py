@@ -17,10 +17,11 @@ from models.features.features import CategoricalFeature
 from models.forms.additive import AdditiveEnsemble
 from models.forms.voting import VotingEnsemble
 from models.parts.votes import Vote
+from models.worth.cover import CoverLayout
 from models.worth.layout import BINS
 from models.worth.paired import OTHERS, PARTS, SIZES, STEPS, share_between_steps
 from models.worth.scored import ScoredLayout
-from models.worth.stated import grouped_layout_of, layout_of, paired_layout_of
+from models.worth.stated import by_group, layout_of, paired_layout_of
 from training.calibration.calibrate import rehearse
 from training.measuring.worth.histogram import CellCounts, Evaluator, PairedCounts
 from training.rows.partitions.partition import TARGET_GRID
@@ -92,7 +93,7 @@ def test_groups_cost_nothing_more(kind, relation):
     without their groups are not counted at all.
     """
     ensemble = model(kind)
-    query = CellCounts(ensemble, grouped_layout_of(ensemble, GROUP))
+    query = CellCounts(ensemble, by_group(layout_of(ensemble), GROUP))
     alone = CellCounts(ensemble, layout_of(ensemble))
     assert query.sensitivity(relation) == alone.sensitivity(relation)
     every = [(code, answer, group) for code in range(WIDTH) for answer in ANSWERS[kind] for group in range(GROUP.bins)]
@@ -126,11 +127,12 @@ def test_groups_cost_nothing_more(kind, relation):
 
 
 @pytest.mark.parametrize("relation", list(Relation))
-def test_what_scores_say_is_counted_in_as_many_parts_whatever_the_record_is(relation):
+@pytest.mark.parametrize("of", [ScoredLayout, CoverLayout])
+def test_what_scores_say_is_counted_in_as_many_parts_whatever_the_record_is(relation, of):
     """Every record that there can be, on a rest: what is charged, attained."""
     votes = tuple(Vote("is", 0, code, 40 * code + 7, code % 3) for code in range(WIDTH))
     ensemble = VotingEnsemble((FEATURE,), "y", ("a", "b", "c"), votes, 0.02)
-    query = CellCounts(ensemble, ScoredLayout(layout_of(ensemble)))
+    query = CellCounts(ensemble, of(layout_of(ensemble)))
 
     def counts(held):
         bins = np.array([[code for code, _ in held]], np.uint8).reshape(1, -1)

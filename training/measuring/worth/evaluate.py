@@ -31,10 +31,11 @@ from models.forms.ensemble import Ensemble
 from models.profile.figures import laplace_variance
 from models.store.bundle import ModelStore
 from models.store.loading import VerifiedModel, load_of_home
+from models.worth.cover import COVER_BINS, CoverLayout, choose_cover_bins
 from models.worth.expected_width import Measurement
 from models.worth.layout import BIN_CHOICES, BINS, Layout, choose_bins
 from models.worth.scored import ScoredLayout
-from models.worth.stated import grouped_layout_of, layout_of, paired_layout_of
+from models.worth.stated import by_group, layout_of, paired_layout_of
 from training.datasets.datasets import ONE_ROW, takes_one_row
 from training.measuring.planning import TRAINING, Planned, open_account, require_admitted
 from training.measuring.worth.histogram import CellCounts, Evaluator, PairedCounts
@@ -61,6 +62,7 @@ class PlannedWorth(Planned):
             "against": self.request.kind.to_json().get("against"),
             "group": self.request.parameters.get("group"),
             "scores": bool(self.request.parameters.get("scores")),
+            "cover": bool(self.request.parameters.get("cover")),
             "contributions": self.measurement.contributions,
             "expected": None if self.known is not None else self.measurement.to_json(),
         }
@@ -75,15 +77,12 @@ def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> Planned
     part = _part(home.ledger.dataset(asked.dataset), certificates, asked.part)
     dataset, budget, schema = open_account(home, asked, part, by)
     (target,) = {check_fits(model.ensemble, schema, dataset.registration) for model in models}
-    if sum([asked.group is not None, asked.against is not None, asked.scores]) > 1:
-        raise InputError("group, against, scores: one at a time; each is an evaluation by itself")
-    if asked.scores and len(models[0].ensemble.classes) < 3:
-        raise InputError("scores: for three or more classes; leave it out, of two classes or a number all is counted")
-    how: dict[str, str | bool | int] = {} if asked.group is None else {"group": asked.group}
-    how |= {"scores": True} if asked.scores else {}
+    how = _how(asked, models[0].ensemble)
+    if asked.cover:
+        require_coverable(models[0], schema, dataset, part, asked.group)
     public = public_of(dataset, schema.question(target), budget)
     groups = 1 if asked.group is None else schema.group(asked.group).bins
-    how |= bins_for(public, groups, asked.scores and asked.against is None)
+    how |= bins_for(public, groups, asked.scores and asked.against is None, asked.cover)
     if has_one_row(dataset):
         how["rows"], public = ONE_ROW, of_one_row(public)
     evaluator = evaluator_of([model.ensemble for model in models], schema, how)
@@ -111,15 +110,56 @@ def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> Planned
     return PlannedWorth(request, recipe, dataset, earlier, _measurement(evaluator, public, dataset))
 
 
-def bins_for(public: Public, groups: int = 1, scores: bool = False) -> dict[str, int]:
+def _how(asked: EvaluationRequest, ensemble: Ensemble) -> dict[str, str | bool | int]:
+    """Return what of the request says what is counted. InputError where that does not go together."""
+    if sum([asked.group is not None or asked.cover, asked.against is not None, asked.scores]) > 1:
+        raise InputError(
+            "group, against, scores, cover: one at a time, and cover with group; each is an evaluation by itself"
+        )
+    if asked.scores and len(ensemble.classes) < 3:
+        raise InputError("scores: for three or more classes; leave it out, of two classes or a number all is counted")
+    how: dict[str, str | bool | int] = {} if asked.group is None else {"group": asked.group}
+    return how | ({"scores": True} if asked.scores else {}) | ({"cover": True} if asked.cover else {})
+
+
+def require_coverable(
+    model: VerifiedModel, schema: Schema, dataset: Dataset, part: str | None, group: str | None
+) -> None:
+    """Raise InputError where nothing can be promised of how answers cover: the rows and those to come must be alike,
+    each of a person of its own and none learnt from, and a prediction must know the group.
+    """
+    about, certificate = dataset.registration, model.certificate
+    if seen_by_bins(certificate, dataset, part or TRAINING) or (part != HOLDOUT and learnt_from(certificate, dataset)):
+        raise InputError(
+            "cover: the model learnt from these rows, whose errors are smaller than those of others; leave --part out, "
+            "or ask on a dataset of other people"
+        )
+    if about.parts > 1 or (about.unit.contributions > 1 and not has_one_row(dataset)):
+        raise InputError(
+            f"cover: rows of dataset {about.name} have weights, or a person has several that are all read, so that "
+            "they are not drawn as those to come; ask on a dataset with one row of each person, without weights"
+        )
+    if group is not None:
+        wanted = schema.group(group)
+        named = {feature.name: feature for feature in model.ensemble.features}
+        if group not in named or named[group].to_json()["type"] != wanted.to_json()["type"]:
+            raise InputError(
+                f"group={group}: must be a feature that the model reads, of the same type, so that a prediction knows "
+                f"its group; {wanted.name} is none. Leave --group out: the answers then cover in all groups together"
+            )
+
+
+def bins_for(public: Public, groups: int = 1, scores: bool = False, cover: bool = False) -> dict[str, int]:
     """Return `bins`, where noise would drown as many as there are usually; nothing where it would not, nor of a model
     whose probabilities are not counted. `public`: of all rows, as if each person had as many as they may, so that one
     row of each is counted in no more bins than all.
     """
     classes = len(public.classes or ())
+    signal = public.records * float(public.budget.epsilon) / public.contributions
+    if cover:
+        return {"bins": choose_cover_bins(signal / groups)}
     if classes != 2 and not scores:
         return {}
-    signal = public.records * float(public.budget.epsilon) / public.contributions
     bins = choose_bins(signal / groups / (3 * classes if scores else 1))
     return {} if bins == BINS else {"bins": bins}
 
@@ -129,7 +169,8 @@ def _in_other_bins(request: Request, models: Sequence[VerifiedModel], schema: Sc
     answer already.
     """
     others = []
-    for bins, rows in product(BIN_CHOICES, {None, request.parameters.get("rows")}):
+    choices = COVER_BINS if request.parameters.get("cover") else BIN_CHOICES
+    for bins, rows in product(choices, {None, request.parameters.get("rows")}):
         how = {key: value for key, value in request.parameters.items() if key not in ("bins", "cells", "rows")}
         how |= ({} if rows is None else {"rows": rows}) | ({} if bins == BINS else {"bins": bins})
         size = evaluator_of([model.ensemble for model in models], schema, how).query.size
@@ -221,16 +262,16 @@ def price_following(home: Home, training: Request, epsilon: str | float | Decima
 
 def evaluator_of(ensembles: Sequence[Ensemble], schema: Schema, how: Mapping[str, Any]) -> Evaluator:
     """Return what measures a model, or compares it with another one. `how`: a request's parameters, among them the
-    `group` by which it is measured, or whether its `scores` are counted, and in how many `bins`.
+    `group` by which it is measured, or whether its `scores`, or how it covers, are counted, and in how many `bins`.
     """
-    bins = int(how.get("bins", BINS))
+    plain = layout_of(ensembles[0], int(how.get("bins", BINS)))
+    layout = CoverLayout(plain) if how.get("cover") else plain
     if how.get("group") is not None:
-        group = schema.group(str(how["group"]))
-        return Evaluator(CellCounts(ensembles[0], grouped_layout_of(ensembles[0], group, bins)))
+        return Evaluator(CellCounts(ensembles[0], by_group(layout, schema.group(str(how["group"])))))
     if how.get("scores"):
-        return Evaluator(CellCounts(ensembles[0], ScoredLayout(layout_of(ensembles[0], bins))))
+        return Evaluator(CellCounts(ensembles[0], ScoredLayout(plain)))
     if len(ensembles) == 1:
-        return Evaluator(CellCounts(ensembles[0], layout_of(ensembles[0], bins), str(how.get("noise", "l1"))))
+        return Evaluator(CellCounts(ensembles[0], layout, str(how.get("noise", "l1"))))
     first, second = ensembles
     return Evaluator(PairedCounts((first, second), paired_layout_of(first, second)))
 

@@ -18,6 +18,7 @@ from accountant.errors import PlanMismatch
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dpserve_verify.privacy.budget import Relation
 from models.forms.ensemble import Ensemble
+from models.worth.cover import CoverLayout
 from models.worth.groups import GroupedLayout, group_places
 from models.worth.layout import Layout
 from models.worth.paired import PairedLayout
@@ -42,7 +43,7 @@ class CellCounts:
     """
 
     ensemble: Ensemble | None
-    layout: Layout | GroupedLayout | ScoredLayout
+    layout: Layout | GroupedLayout | ScoredLayout | CoverLayout
     norm: str = "l1"
     by_weight: ClassVar[bool] = True
     purpose: ClassVar[str] = "records by true answer and what the model says"

@@ -25,6 +25,7 @@ from models.features.features import CategoricalFeature, Feature, RawColumns
 from models.features.table_format import USUAL_FORMAT, TableFormat
 from models.features.written import PLAIN, Form
 from models.parts.answers import ClassLabel
+from models.parts.beside import ENDS, Columns
 from training.rows.sources.cells import typed_column
 from training.rows.sources.folders import open_table
 from training.rows.tables.data import raw_values, reading, require_columns, written_batches
@@ -82,9 +83,8 @@ def column_types(data: Path, form: Form = PLAIN) -> dict[str, pa.DataType | None
         return open_table(data, form).types()
 
 
-# Labels or values (n,), probabilities (n, classes), and notes, and ends of intervals (n, 2), where they are wanted.
-Answer = tuple[NDArray[Any], NDArray[np.float32], Sequence[str] | None, NDArray[np.float64] | None]
-ENDS = ["low", "high"]
+# Labels or values (n,), probabilities (n, classes), and notes, and the columns beside, where they are wanted.
+Answer = tuple[NDArray[Any], NDArray[np.float32], Sequence[str] | None, Columns | None]
 
 
 class KeptColumns:
@@ -133,19 +133,20 @@ def write_predictions(
     answers: Iterable[Answer],
     kept: KeptColumns | None = None,
     has_notes: bool = False,
-    has_interval: bool = False,
+    beside: Sequence[str] = (),
 ) -> int:
     """Write `label` and `p_<class>` for each class, in order, or `value` where there are no classes, behind the columns
-    that are `kept` and before `low` and `high` of an interval and the `notes`, where these are wanted; the file appears
-    whole or not at all. In a .csv no text is a formula (`uncomputed`). Returns the rows.
+    that are `kept` and before the columns `beside` and the `notes`, where these are wanted; the file appears whole or
+    not at all. In a .csv no text is a formula (`uncomputed`). Returns the rows.
     """
     if path.suffix not in (".parquet", ".csv"):
         raise InputError(f"out={path.name}: must end in .parquet or .csv")
     if not path.absolute().parent.is_dir():
         raise InputError(f"out={path}: its folder does not exist")
     answered = _schema(classes)
-    if has_interval:
-        answered = pa.schema([*answered, *(pa.field(name, pa.float64()) for name in ENDS)])
+    answered = pa.schema(
+        [*answered, *(pa.field(name, pa.float64() if name in ENDS else pa.bool_()) for name in beside)]
+    )
     if has_notes:
         answered = answered.append(pa.field("notes", pa.string()))
     schema = answered if kept is None else pa.schema([*kept.schema, *answered])
@@ -156,12 +157,11 @@ def write_predictions(
     kind = pyarrow.csv.CSVWriter if in_csv else pyarrow.parquet.ParquetWriter
     cells = {name: uncomputed(name) for name in classes if in_csv and isinstance(name, str)}
     with replacing(path) as partial, kind(partial, schema) as writer:  # unsynced: it can be made again
-        for labels, probabilities, notes, ends in answers:
+        for labels, probabilities, notes, found in answers:
             names = [cells.get(name, name) for name in labels.tolist()] if cells else labels.tolist()
             beside = [] if kept is None else [_uncomputed(column, in_csv) for column in kept.take(len(labels))]
             columns = [*beside, pa.array(names, answered[0].type), *(pa.array(column) for column in probabilities.T)]
-            if ends is not None:
-                columns += [pa.array(column) for column in ends.T]
+            columns += [pa.array(column) for column in (found or {}).values()]
             if notes is not None:
                 columns.append(pa.array([uncomputed(text) if in_csv else text for text in notes], pa.string()))
             writer.write_table(pa.Table.from_arrays(columns, schema=schema))

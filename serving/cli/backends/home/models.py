@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,19 +20,22 @@ if TYPE_CHECKING:
 
     from models.features import notes
     from models.features.features import RawColumns
+    from models.parts.beside import Columns, Wanted
     from models.store import placing
+    from models.store.loading import VerifiedModel
     from models.worth import statements
     from training.datasets import described
+    from training.measuring.worth import covers
     from training.planning import other_noise
     from training.rows.tables import row_files
 else:  # a list does without
     statements = later("models.worth.statements")
     placing, notes = later("models.store.placing"), later("models.features.notes")
     row_files, described = later("training.rows.tables.row_files"), later("training.datasets.described")
-    other_noise = later("training.planning.other_noise")
+    covers, other_noise = later("training.measuring.worth.covers"), later("training.planning.other_noise")
 
-# Labels (n,), probabilities (n, classes), and notes, and ends of intervals (n, 2), where they are wanted.
-Answer: TypeAlias = "tuple[NDArray[Any], NDArray[Any], list[str] | None, NDArray[Any] | None]"
+# Labels (n,), probabilities (n, classes), and notes, and the columns beside, where they are wanted.
+Answer: TypeAlias = "tuple[NDArray[Any], NDArray[Any], list[str] | None, Columns | None]"
 
 
 class HomeModels(Models):
@@ -64,7 +67,7 @@ class HomeModels(Models):
         progress: Progress,
         keep: Sequence[str] = (),
         has_notes: bool = False,
-        level: float | None = None,
+        wanted: Wanted | None = None,
     ) -> Body:
         """Predict a file with a verified model."""
         home = Home.open()
@@ -74,21 +77,31 @@ class HomeModels(Models):
         form = verified.format if schema is None else described.read_schema(schema).format
         batches = row_files.read_columns(data, verified.ensemble.features, form)
         ranges = described.ranges_of(home, dataset.name, dataset.schema_digest) if has_notes else None
-        noise = None if level is None else other_noise.OtherNoise.of(home, verified.ensemble, verified.certificate)
+        add = None if wanted is None else _beside(home, verified, wanted)
 
         def answer(columns: RawColumns) -> Answer:
             labels, probabilities = verified.runtime.predict(columns)
             found = None if ranges is None else notes.notes_of(verified.ensemble.features, ranges, columns)
             texts = None if found is None else [notes.note_text(each) for each in found]
-            ends = None if noise is None or level is None else noise.interval(columns, level)
-            return labels, probabilities, texts, ends
+            return labels, probabilities, texts, None if add is None else add(columns)
 
         answers = _count_answers(map(answer, batches), progress)
         kept = row_files.KeptColumns(data, keep, form) if keep else None
-        count = row_files.write_predictions(out, verified.ensemble.classes, answers, kept, has_notes, level is not None)
+        names = () if wanted is None else wanted.names(verified.ensemble.classes)
+        count = row_files.write_predictions(out, verified.ensemble.classes, answers, kept, has_notes, names)
         body = {"model": model.reference, "target": verified.ensemble.target, "records": count, "out": str(out)}
         word = verified.certificate.word
         return body | ({"vouched": word} if word else {})
+
+
+def _beside(home: Home, verified: VerifiedModel, wanted: Wanted) -> Callable[[RawColumns], Columns]:
+    """Return what makes the columns that stand beside predictions."""
+    model, certificate = verified.ensemble, verified.certificate
+    if wanted.covers:
+        cover = covers.Cover.of(home, model, certificate, wanted.group)
+        return lambda columns: cover.answer(columns, wanted)
+    noise = other_noise.OtherNoise.of(home, model, certificate)
+    return lambda columns: dict(zip(wanted.names(()), noise.interval(columns, wanted.level).T, strict=True))
 
 
 def _count_answers(answers: Iterator[Answer], progress: Progress) -> Iterator[Answer]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,10 @@ from serving.cli.backends.server.connection import Connection
 from serving.cli.backends.server.jobs import champion_of
 from serving.wire.list_parts import Part
 from training.datasets.described import read_schema
-from training.rows.tables.row_files import ENDS, Answer, KeptColumns, as_arrow, read_columns, write_predictions
+from training.rows.tables.row_files import Answer, KeptColumns, as_arrow, read_columns, write_predictions
+
+if TYPE_CHECKING:
+    from models.parts.beside import Wanted
 
 RECORDS = 10_000  # in a request; a server takes twice as many
 CELLS = 1_000_000  # in a request
@@ -56,7 +60,7 @@ class ServerModels(Models):
         progress: Progress,
         keep: Sequence[str] = (),
         has_notes: bool = False,
-        level: float | None = None,
+        wanted: Wanted | None = None,
     ) -> Body:
         """Predict a file at the server. It is read here, as the server says that the model's dataset is written; what
         is kept never leaves this machine.
@@ -67,9 +71,10 @@ class ServerModels(Models):
             features = [feature_from_json(body) for body in model["features"]]
             form = format_from_json(model["format"]) if schema is None else read_schema(schema).format
             batches = read_columns(data, features, form)
-            answers = _answers(service, model["model"], features, batches, progress, has_notes, level)
+            names = () if wanted is None else wanted.names(model["classes"])
+            answers = _answers(service, model["model"], features, batches, progress, has_notes, wanted, names)
             kept = KeptColumns(data, keep, form) if keep else None
-            count = write_predictions(out, model["classes"], answers, kept, has_notes, level is not None)
+            count = write_predictions(out, model["classes"], answers, kept, has_notes, names)
         body = {"model": model["model"], "target": model["target"], "records": count, "out": str(out)}
         word = model["certificate"].get("vouched")
         return body | ({"vouched": word} if word else {})
@@ -82,12 +87,16 @@ def _answers(
     batches: Iterator[RawColumns],
     progress: Progress,
     has_notes: bool,
-    level: float | None,
+    wanted: Wanted | None,
+    names: Sequence[str],
 ) -> Iterator[Answer]:
-    """Yield labels (n,), probabilities (n, classes), and the notes and the ends of intervals, where they are wanted, of
+    """Yield labels (n,), probabilities (n, classes), and the notes and the columns beside, where they are wanted, of
     each request.
     """
     most = max(1, min(RECORDS, CELLS // max(1, len(features))))
+    asked: dict[str, Any] = {}
+    if wanted is not None:
+        asked = {"cover": wanted.level, "group": wanted.group} if wanted.covers else {"interval": wanted.level}
     done = 0
     for columns in batches:
         arrays = [as_arrow(feature, columns[feature.name]) for feature in features]
@@ -97,14 +106,14 @@ def _answers(
             with ipc.new_stream(sink, batch.schema) as writer:
                 writer.write_batch(batch.slice(start, most))
             table = service.predict_table(
-                model, sink.getvalue().to_pybytes(), STREAM, notes=has_notes, interval=level, format={}
+                model, sink.getvalue().to_pybytes(), STREAM, notes=has_notes, **asked, format={}
             )
             answer = ipc.open_stream(table).read_all()
             notes = answer["notes"].to_pylist() if has_notes else None
             answer = answer.drop_columns(["notes"]) if has_notes else answer
-            ends = None if level is None else np.column_stack([answer[name].to_numpy() for name in ENDS])
-            answer = answer.drop_columns(ENDS) if level is not None else answer
+            beside = {name: answer[name].to_numpy() for name in names}
+            answer = answer.drop_columns([*names])
             label, *chances = (column.to_numpy() for column in answer.columns)
-            yield label, np.column_stack(chances) if chances else np.empty((len(label), 0), np.float32), notes, ends
+            yield label, np.column_stack(chances) if chances else np.empty((len(label), 0), np.float32), notes, beside
             done += len(label)
             progress(done, None)

@@ -12,7 +12,8 @@ import pytest
 from scipy.stats import t
 
 from dpserve_verify.errors import InputError
-from models.parts.other_noise import noise_interval, read_level, student_quantile
+from models.parts.beside import read_level
+from models.parts.other_noise import noise_interval, student_quantile
 from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
 from training.learners.ebm.refits import Draws, MadeUpSession, refits, rows_like
 from training.planning.starts import learn_openly, score_of
@@ -130,6 +131,6 @@ def test_students_quantiles_are_those_of_scipy():
 @pytest.mark.parametrize("text", ["", "0.4", "1", "nan", "x", "9"])
 def test_a_level_is_a_number_from_a_half_to_99_hundredths(text):
     with pytest.raises(InputError, match="interval") as raised:
-        read_level(text)
+        read_level(text, "interval")
     assert "for instance .9" in str(raised.value)
-    assert read_level(".9") == 0.9
+    assert read_level(".9", "interval") == 0.9
