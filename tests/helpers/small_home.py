@@ -89,13 +89,15 @@ def client() -> httpx.Client:
 
 
 def until(holds: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
-    """Wait until it holds; fails after `seconds`, which is a way out and not a claim."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    """Wait until it holds; fails after `seconds`, which is a way out and not a claim. What is waited for for long is
+    looked for less often, for each look takes processors from it.
+    """
+    begun = time.monotonic()
+    while (waited := time.monotonic() - begun) < seconds:
         found = holds()
         if found:
             return found
-        time.sleep(0.05)
+        time.sleep(min(max(0.05, waited / 20), 0.5))
     raise AssertionError(f"waited in vain: {what}")
 
 

@@ -419,8 +419,11 @@ def test_a_release_made_elsewhere_is_charged_after_what_it_leaves_was_shown(page
     no_serious_findings(page)
     room = re.search(r"Room for one more job: up to ε [0-9.]+", panel.inner_text())[0]
     assert server.home.ledger.log.size() == size
-    page.wait_for_function("!document.querySelector('.htmx-request')")  # what is typed is priced, in a panel anew
-    button.press("Enter")
+    with page.expect_response(lambda each: each.request.method == "POST"):
+        button.focus()  # so a field is left, and its price comes again: the button anew
+    page.wait_for_function("!document.querySelector('.htmx-request')")
+    expect(button).to_be_focused()
+    page.keyboard.press("Enter")
     page.wait_for_url("**/ui/datasets/adult#elsewhere")
     expect(page.get_by_role("row", name="census table 12")).to_contain_text("rho 0.05 for one record")
     expect(page.locator("main")).to_contain_text(room)

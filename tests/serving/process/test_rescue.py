@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import socket
+import time
 from collections import Counter
 from contextlib import asynccontextmanager
 from threading import Event, Thread
@@ -201,6 +202,11 @@ def who_has(server, line):
     return found
 
 
+def rests(process):
+    """Whether it waits for what comes: before, an answer that was read here may not be over there."""
+    return all(process.status() == psutil.STATUS_SLEEPING and time.sleep(0.01) is None for _ in range(3))
+
+
 def keepers(process):
     return [each for each in process.children() if each.name() == "dpserve-keeper"]
 
@@ -214,7 +220,7 @@ def test_a_connection_goes_on_whatever_of_its_request_had_come(server):
             line.sendall(whole)
             assert status(line) == 200
             process = who_has(server, line)
-            until(lambda process=process: keepers(process), "it has a keeper")
+            until(lambda process=process: keepers(process) and rests(process), "it has a keeper, and rests")
             if sent == len(whole):
                 process.send_signal(signal.SIGSTOP)
             line.sendall(whole[:sent])

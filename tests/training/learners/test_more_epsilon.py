@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -31,10 +32,7 @@ def test_more_epsilon_never_leads_back_to_a_learner_for_less():
     sizes, epsilons = (300, 3_000, 30_000, 10**6), ("0.05", "0.1", "0.25", "0.5", "1", "2", "4", "8", "16")
     cases = product(sizes, (4, 40, 101, 1014), (0.0, 0.4, 0.6, 1.0), Relation, ("1e-6", "0"), ((), (0.98, 0.02)))
     for records, many, words, relation, delta, prevalence in cases:
-        features = tuple(
-            CategoricalFeature(f"f{at}", ("x", "y")) if at < words * many else BooleanFeature(f"f{at}")
-            for at in range(many)
-        )
+        features = words_and_others(many, words)
         budgets = [Budget.of(epsilon, delta) for epsilon in epsilons]
         facts = [Public(features, "y", ("a", "b"), records, relation, each, delta == "0", prevalence=prevalence)
                  for each in budgets]  # fmt: skip
@@ -42,6 +40,15 @@ def test_more_epsilon_never_leads_back_to_a_learner_for_less():
         assert chosen == sorted(chosen), (records, many, words, relation, delta, prevalence, chosen)
 
 
+@cache
+def words_and_others(many: int, words: float):
+    return tuple(
+        CategoricalFeature(f"f{at}", ("x", "y")) if at < words * many else BooleanFeature(f"f{at}")
+        for at in range(many)
+    )
+
+
+@cache
 def useless(seed: int):
     """Five columns that tell, two of them together, among 200 that do not."""
     random = np.random.default_rng(seed)
@@ -53,6 +60,7 @@ def useless(seed: int):
     return columns, label, rule.schema(list(columns)), AutoClassifier
 
 
+@cache
 def adult(seed: int):
     table = pq.read_table(DATA / "adult_train.parquet")
     table = table.take(np.random.default_rng(seed).permutation(len(table))[: 2 * ROWS])
@@ -61,6 +69,7 @@ def adult(seed: int):
     return columns, columns.pop("income"), parse_schema(schema.encode()), AutoClassifier
 
 
+@cache
 def number(seed: int):
     random = np.random.default_rng(seed)
     columns = {f"x{at}": random.random(2 * ROWS) for at in range(6)}

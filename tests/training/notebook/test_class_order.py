@@ -56,9 +56,12 @@ def test_every_reading_is_in_the_order_of_sorted_classes(kind, order):
     assert model.classes_.tolist() == sorted(order)
     assert model.classes_.dtype == y.dtype
     labels, chances, scores = model.predict(X), model.predict_proba(X), model.decision_function(X)
-    best = scores.argmax(axis=1) if len(order) > 2 else (scores > 0).astype(int)
-    assert np.mean(model.classes_[best] == labels) > 0.99  # but for ties, which are the first declared one's
-    assert np.mean(model.classes_[chances.argmax(axis=1)] == labels) > 0.99
+    each = scores if len(order) > 2 else np.column_stack([-scores, scores])
+    second, first = np.sort(each, axis=1)[:, -2:].T
+    led = first > second  # a tie is the first declared one's: once in 250 fits a leaf of thirty rows has one
+    assert led.mean() > 0.5
+    for found in (each, chances):
+        assert (model.classes_[found.argmax(axis=1)] == labels)[led].all()
     assert model.score(X, y) == np.mean(labels == y) > 0.7
     assert roc_auc(y, chances) > 0.85
     assert roc_auc(y, unprotected(learner(order), X, y).predict_proba(X)) > 0.85

@@ -12,7 +12,7 @@ import pytest
 from dpserve_verify.errors import InputError
 from training.rows.sources.selects import read_select
 
-QUERIES, LEAST = 5_000, 150  # that are made, and of them at least so many must pass and be answered
+SEED, QUERIES, LEAST = 0, 5_000, 150  # that are made, and of them at least so many must pass and be answered
 LEAVE = ("p2", "p5", "p17")
 ROWS = [
     (f"p{person}", float(person * 7 % 23) + visit, random.Random(person + visit).choice(["no", "yes"]), person % 5)
@@ -77,10 +77,9 @@ def database(rows) -> sqlite3.Connection:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_what_passes_moves_the_rows_of_nobody_else(seed):
+def test_what_passes_moves_the_rows_of_nobody_else():
     whole, less = database(ROWS), [database([row for row in ROWS if row[0] != who]) for who in LEAVE]
-    make, answered = Maker(seed), 0
+    make, answered = Maker(SEED), 0
     for _ in range(QUERIES):
         query = make.query()
         with contextlib.suppress(InputError, sqlite3.Error):
