@@ -45,6 +45,9 @@ MODULES = (
     "training.jobs.job",
     # What a server imports beside.
     *("jinja2", "markdown_it", "pydantic_settings", "rich.console", "starlette.applications", "uvicorn.config"),
+    *("dpserve_platform.outside.queries", "dpserve_platform.replay", "local.campaign.campaigns", "local.turns.so_far"),
+    *("models.explain.compare", "serving.pages.parts.ui", "training.datasets.drafts.public_answers"),
+    *("training.datasets.growing.append", "training.requests.registration", "uvicorn.protocols.http.httptools_impl"),
 )
 
 
@@ -123,8 +126,8 @@ class Popen:
 
 
 def import_rooms() -> None:
-    """What commands import, at once or in their work: the learners, and what a job loads and compiles. No BentoML and
-    no prometheus_client, which read the environment as they are imported.
+    """What commands import, at once or in their work: the learners, what a job loads and compiles, and the templates of
+    pages. No BentoML and no prometheus_client, which read the environment as they are imported.
     """
     for name in MODULES:
         import_module(name)
@@ -134,6 +137,9 @@ def import_rooms() -> None:
 
     assert all(LEARNERS.values())  # which imports them
     play_a_job()
+    templates = vars(import_module("serving.pages.parts.ui"))["TEMPLATES"]
+    for name in templates.list_templates():  # each serving process would compile them: a second
+        templates.get_template(name)
     too_early = {"bentoml", "prometheus_client"} & sys.modules.keys()
     assert not too_early, f"they read the environment as they are imported: {too_early}"
 
