@@ -151,7 +151,7 @@ def test_the_non_adaptive_optimum_is_not_enough():
     assert adaptively <= delta_of(ranges(e, 3), x)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=15)
 @given(
     st.lists(st.tuples(st.booleans(), st.integers(1, 600), st.integers(1, 12)), min_size=1, max_size=4),
     st.sampled_from(["0.1", "0.001", "0.000001", "0.000000000001"]),
