@@ -38,6 +38,7 @@ def checked(site) -> str:
     return text
 
 
+@pytest.mark.slow
 def test_a_text_becomes_a_choice_of_the_job_s_form_and_is_removed(site):
     assert "None is admitted" in words(site.page(AT))
     for changes, status in (({"text": ""}, 400), ({"neighbours": "x"}, 400), ({"only": "on"}, 400)):

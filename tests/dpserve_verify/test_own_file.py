@@ -30,6 +30,7 @@ def wheel(folder: Path) -> Path:
     return next((folder / "dist").glob("*.whl"))
 
 
+@pytest.mark.slow
 def test_the_installed_verifier_names_its_file_and_the_same_sources_make_the_same_file(tmp_path):
     one, other = wheel(tmp_path / "here"), wheel(tmp_path / "elsewhere" / "deep")
     assert one.read_bytes() == other.read_bytes()

@@ -106,6 +106,7 @@ def without_engine(_home: Home, monkeypatch) -> None:
     monkeypatch.setenv("DPSERVE_ENGINE", "dask://127.0.0.1:1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("take", [without_schema, without_room, without_engine])
 def test_what_is_missing_is_found_before_the_start(home, monkeypatch, take):
     queued = job.submit(home, ASKED, by="ana")

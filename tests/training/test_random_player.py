@@ -23,6 +23,7 @@ def many_answers(monkeypatch):
     monkeypatch.setattr(comparisons, "MAX_ANSWERS", 10**9)
 
 
+@pytest.mark.slow
 def test_fixed_games_reach_most_kinds_of_entries(tmp_path):
     """With the mends of their faults taken back, seed 26 finds a resumed job that named blocks before the first growth,
     and seed 1 an append to a retired dataset that never ended.

@@ -144,6 +144,7 @@ def spend(home: Home, name: str, blocks: str | None, part: str | None, epsilon: 
         reserve(home.ledger, asked(name, Decimal(epsilon), DELTA, blocks, part), what, by=by)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     blocks=st.integers(1, 4), person=st.sampled_from([None, "1", "2.5"]), holdout=st.booleans(), jobs=JOBS,

@@ -84,6 +84,7 @@ EDGE = RepeatAndSelect(Poisson(Decimal(30)), ((PureDp(Decimal("0.1189")), 1),))
 TOTALS = [("1", "0"), ("0.001", "0.000001"), ("3", "0.000001"), ("100", "0.000001")]
 
 
+@pytest.mark.slow
 @settings(max_examples=PLANS)
 @example(one(CHEAP), "0.000001", ("3", "0.000001"))
 @example(one(EDGE), "0.000001", ("3", "0.000001"))

@@ -227,6 +227,7 @@ def admit(home: Home, path) -> admitted.Admitted:
     return subjects.admit(home, *given, declared=True)
 
 
+@pytest.mark.slow
 @pytest.mark.home("prepared")
 def test_by_whose_word_it_is_stands_from_the_admission_to_the_certificate(home, tmp_path, monkeypatch):
     page = (ledgers.ROOT / "docs/privacy/own-queries.md").read_text()

@@ -138,6 +138,7 @@ def test_after_promote_the_page_is_of_that_version_and_says_what_is_true(site):
         assert not re.search(rf"adult@{other} champion", shown)
 
 
+@pytest.mark.slow
 def test_two_models_stand_side_by_side(site):
     job.train(
         site.home, JobRequest("adult", "lazybb-tree", "0.4", parameters={"rounds": 2}, model="woods"), by="cli:ann"

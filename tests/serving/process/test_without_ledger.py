@@ -256,6 +256,7 @@ def allow(home: Home, connections: bool) -> None:
         server().execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
 
 
+@pytest.mark.server
 def test_a_server_goes_on_with_new_processes_and_is_started_anew_while_its_database_is_away(trained, tmp_path):
     """One of its serving processes is killed, then all of it is started again: nobody who predicts notices, and what is
     asked of the ledger is refused until it is back.

@@ -45,6 +45,7 @@ def test_a_workbook_is_read_as_files_are_and_what_is_kept_comes_along(book):
     assert table_of_file(book, ".xlsx", FEATURES, USUAL_FORMAT, 9, "age")[1] == ["20", ""]  # as it stands
 
 
+@pytest.mark.slow
 def test_what_cannot_be_read_is_refused_in_words(book, tmp_path):
     two = write_workbook(tmp_path / "two.xlsx", {"A": ROWS, "B": ROWS}).read_bytes()
     absent = (*FEATURES, NumericFeature("height", (30.0,)))

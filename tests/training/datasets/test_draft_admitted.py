@@ -6,6 +6,7 @@ import csv
 import random
 from datetime import date, timedelta
 
+import pytest
 import yaml
 
 from accountant.errors import DataError
@@ -114,6 +115,7 @@ def check_drafts(folder, seeds) -> tuple[int, set[str]]:
     return admitted, types
 
 
+@pytest.mark.slow
 def test_what_a_draft_proposes_is_admitted_by_the_check(tmp_path):
     admitted, types = check_drafts(tmp_path, range(150))
     assert admitted > 100

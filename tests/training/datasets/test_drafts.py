@@ -307,6 +307,7 @@ def test_what_harms_its_reader_is_ended_and_nobody_waits_for_it(home, drafts, mo
     assert not drafts.is_asked()
 
 
+@pytest.mark.slow
 def test_long_texts_that_repeat_are_read_once_each(tmp_path):
     """Of 3 kB that stood for 2 GB, whether or not the file says that its texts are of a dictionary."""
     count = 600

@@ -27,6 +27,7 @@ def test_what_was_wrong_stays_mended(tmp_path, number):
     assert find_fault(*make_case(number, tmp_path)) is None
 
 
+@pytest.mark.slow
 def test_files_that_are_changed_at_random_are_read_or_refused_in_one_line():
     tried = dict(faults(range(10**6, 10**6 + 240), 30))
     assert {number: fault for number, fault in tried.items() if fault is not None} == {}
