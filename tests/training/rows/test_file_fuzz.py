@@ -12,6 +12,7 @@ from training.rows.schema.schema import parse_schema
 # Found by longer runs: a part of an ignored column of Arrow's, which lies beyond the file's end; a class of Parquet's
 # that is not UTF-8.
 WERE_WRONG = (1413, 2000789)
+CASES = 120
 
 
 @pytest.mark.parametrize("suffix", KINDS)
@@ -29,6 +30,6 @@ def test_what_was_wrong_stays_mended(tmp_path, number):
 
 @pytest.mark.slow
 def test_files_that_are_changed_at_random_are_read_or_refused_in_one_line():
-    tried = dict(faults(range(10**6, 10**6 + 240), 30))
+    tried = dict(faults(range(10**6, 10**6 + CASES), 300))
     assert {number: fault for number, fault in tried.items() if fault is not None} == {}
-    assert len(tried) > 10
+    assert len(tried) == CASES
