@@ -48,10 +48,29 @@ _FEW = (
 )
 _NOISE = "fits twice and expects the same answers. Noise is drawn anew in every fit, and no seed has a say in it"
 
+_WEIGHTS = (
+    "passes weights of rows, and nothing says how much one may weigh. The most is declared, as a range is, and without "
+    "it such a fit is refused"
+)
+_NOTHING = (
+    "expects rows that all weigh nothing to be refused, as they are here for another reason: no most is declared. With "
+    "it they are fitted, for that they weigh nothing is a fact about people"
+)
+
 _TWO = (
     "trains on two labels and expects the answers of two classes. Declared classes have a score and a chance each, "
     "whether they occur or not"
 )
+
+_OF_WEIGHTS: dict[str, str] = {
+    "check_all_zero_sample_weights_error": _NOTHING,
+    "check_sample_weight_equivalence_on_dense_data": _WEIGHTS,
+    "check_sample_weights_list": _WEIGHTS,
+    "check_sample_weights_not_an_array": _WEIGHTS,
+    "check_sample_weights_not_overwritten": _WEIGHTS,
+    "check_sample_weights_pandas_series": _WEIGHTS,
+    "check_sample_weights_shape": _WEIGHTS,
+}
 
 # Checks of sklearn.utils.estimator_checks that a private estimator must not pass, and why:
 # check_estimator(estimator, expected_failed_checks=CHECKS).
@@ -59,10 +78,12 @@ CHECKS: dict[str, str] = {
     "check_classifier_data_not_an_array": _LABELS,
     "check_classifiers_classes": _LABELS,
     "check_classifiers_one_label": _FEW,
+    "check_classifiers_one_label_sample_weights": _WEIGHTS,
     "check_estimators_dtypes": _LABELS,
     "check_fit2d_1feature": _LABELS,
     "check_fit_idempotent": _NOISE,
     "check_supervised_y_2d": _NOISE,
+    **_OF_WEIGHTS,
 }
 
 # And where more than two classes are declared.
@@ -84,6 +105,7 @@ CHECKS_OF_NUMBERS: dict[str, str] = {
     "check_regressors_int": _NOISE,
     "check_supervised_y_2d": _NOISE,
     "check_supervised_y_no_nan": _CLIPPED,
+    **_OF_WEIGHTS,
 }
 
 

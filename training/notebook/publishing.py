@@ -58,6 +58,12 @@ def target_of_fit(here: Schema, there: Schema) -> str | None:
             f"schema: the dataset declares {', '.join(others[:20])} otherwise than this fit; fit by the schema file "
             "that the dataset was registered with"
         )
+    bounds = [schema.weight and (schema.weight.most, schema.weight.clips) for schema in (here, there)]
+    if bounds[0] != bounds[1]:
+        raise InputError(
+            "schema: the dataset declares `weight` otherwise than this fit; fit by the schema file that it was "
+            "registered with"
+        )
     learnt = here.only
     alike = [
         target.name for target in there.targets if (target.classes, target.range) == (learnt.classes, learnt.range)

@@ -58,12 +58,12 @@ class Unprotected:
         return "Unprotected(NOT PRIVATE)"
 
 
-def unprotected(learner: PrivateLearner, X: Any, y: Any) -> Unprotected:
+def unprotected(learner: PrivateLearner, X: Any, y: Any, sample_weight: Any = None) -> Unprotected:
     """Fit `learner` to (X, y) without noise. Its parameters are those of the private fit, the public rules for its
     epsilon included, so the two differ by the noise alone. The learner itself stays as it is, and spends nothing.
     """
     twin: PrivateLearner = load("sklearn.base").clone(learner)
-    schema, public, rows = twin.declared(X, y)
+    schema, public, rows = twin.declared(X, y, sample_weight)
     ensemble: Any = twin.learn(Exact(public, twin.recipe(public).unit, rows))
 
     def answers(X: Any, method: str) -> Any:

@@ -204,7 +204,7 @@ def test_check_estimator_passes_but_for_the_listed_exceptions(kind):
         for each in check_estimator(estimator, on_fail=None, expected_failed_checks=CHECKS_OF_NUMBERS):
             found[each["status"]].add(each["check_name"] if each["status"] != "failed" else repr(each))
     assert found["failed"] == set()
-    assert found["xfail"] | set(CHANCE) == set(CHECKS_OF_NUMBERS)
+    assert found["xfail"] | set(CHANCE) | found["skipped"] & set(CHECKS_OF_NUMBERS) == set(CHECKS_OF_NUMBERS)
     assert len(found["passed"]) >= 38
 
 

@@ -4,6 +4,7 @@ and loading it takes longer than all the rest. What only scikit-learn calls, or 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 from inspect import Parameter, signature
 from typing import Any, ClassVar, Self
@@ -23,6 +24,7 @@ class Estimator:
     constructor, kept under their names."""
 
     _mixin: ClassVar[str] = ""  # of sklearn.base, whose tags it has
+    _weight_requests: Mapping[str, bool | str | None] = {}  # method -> whether scikit-learn hands it `sample_weight`
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return every parameter by its name; none holds an estimator, so `deep` changes nothing."""
@@ -44,15 +46,30 @@ class Estimator:
         return self
 
     def get_metadata_routing(self) -> Any:
-        """Route no argument of `fit`."""
+        """Return what `fit` and `score` take of what a Pipeline or a search is given beside X and y."""
         from sklearn.utils.metadata_routing import MetadataRequest  # only scikit-learn asks for it
 
-        return MetadataRequest(owner=self)
+        request = MetadataRequest(owner=self)
+        for method in ("fit", "score"):
+            getattr(request, method).add_request(param="sample_weight", alias=self._weight_requests.get(method))
+        return request
+
+    def set_fit_request(self, *, sample_weight: bool | str | None) -> Self:
+        """Ask scikit-learn, where metadata routing is on, to hand weights of rows to `fit`, by this name."""
+        self._weight_requests = {**self._weight_requests, "fit": sample_weight}
+        return self
+
+    def set_score_request(self, *, sample_weight: bool | str | None) -> Self:
+        """Ask the same for `score`."""
+        self._weight_requests = {**self._weight_requests, "score": sample_weight}
+        return self
 
     def __sklearn_clone__(self) -> Self:
         from sklearn.base import clone  # only scikit-learn asks for it
 
-        return type(self)(**{name: clone(value, safe=False) for name, value in self.get_params().items()})
+        twin = type(self)(**{name: clone(value, safe=False) for name, value in self.get_params().items()})
+        twin._weight_requests = self._weight_requests
+        return twin
 
     def __sklearn_tags__(self) -> Any:
         from sklearn import base  # only scikit-learn asks for it

@@ -24,6 +24,7 @@ from accountant.system.lazy_import import later, load
 from dpserve_verify.errors import BudgetRefused, InputError
 from dpserve_verify.privacy.budget import Budget, Relation, parse_relation
 from dpserve_verify.privacy.events import Plan
+from dpserve_verify.privacy.weights import relation_fault
 from models.features.features import RawColumns
 from models.features.reading import ALL
 from models.forms.ensemble import Ensemble
@@ -156,9 +157,10 @@ class PrivateLearner(Shown, Estimator, ABC):
         """Return a unit near the one that calibration looks for, where the learner knows one: saves dear rehearsals."""
         return None
 
-    def fit(self, X: Any, y: Any) -> PrivateLearner:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> PrivateLearner:
         """Spend the declared budget on (X, y). X: a frame with the schema's columns, or an array with as many, in their
-        order; y: class labels, or numbers (n,).
+        order; y: class labels, or numbers (n,). sample_weight: what each row weighs (n,), where the schema says the
+        most that one may.
 
         BudgetRefused where there is no budget left. Nothing is spent by a fit that is refused.
         """
@@ -166,7 +168,7 @@ class PrivateLearner(Shown, Estimator, ABC):
         if self.account is None or not self.account.rowwise:
             check_steps_before(self)
         whose_rows = rows_before_steps(self, X)
-        schema, public, rows = self.declared(X, y)
+        schema, public, rows = self.declared(X, y, sample_weight)
         recipe = self.recipe(public)
         for text in warnings_of(self, public, recipe):
             warnings.warn(text, PublicWarning, stacklevel=2)
@@ -199,7 +201,7 @@ class PrivateLearner(Shown, Estimator, ABC):
                     if type(read) is not type(value):  # what fits already is left alone, as scikit-learn asks of `fit`
                         setattr(self, name, read)
 
-    def declared(self, X: Any, y: Any) -> tuple[Schema, Public, Rows]:
+    def declared(self, X: Any, y: Any, sample_weight: Any = None) -> tuple[Schema, Public, Rows]:
         """Read (X, y) by the declared schema: the schema, what is public of it, and packed rows. Spends nothing.
 
         InputError where a parameter does not fit; a ValueError as scikit-learn's where X or y does not.
@@ -212,6 +214,7 @@ class PrivateLearner(Shown, Estimator, ABC):
             public = self.public_facts(schema)
             self.check(public)
             read = schema.reading(self.features, self.without)
+            table = frames.weighed_table(table, sample_weight, schema)
             return schema, public, data.rows_of(read, table, self._answers(y, schema), public.relation)
 
     def recipe_ahead(self, X: Any, rows: int | None = None) -> tuple[Public, Recipe]:
@@ -349,8 +352,11 @@ class PrivateLearner(Shown, Estimator, ABC):
         """
         schema, budget = schema or self._schema(), read_budget(self.epsilon, self.delta)
         budget.check_delta(schema.records)
+        relation = parse_relation(self.relation)
+        if schema.weight is not None and (fault := relation_fault(relation)):
+            raise InputError(fault)
         read = schema.reading(self.features, self.without)
-        return Public.of(read, parse_relation(self.relation), budget, pure=budget.delta == 0)
+        return Public.of(read, relation, budget, pure=budget.delta == 0)
 
 
 class PrivateClassifier(Classifier, PrivateLearner):

@@ -14,6 +14,7 @@ from models.parts.answers import ClassLabel
 from training.rows.schema.schema import Schema, schema_from
 
 GUESSED_RECORDS = 1000
+WEIGHT = "sample_weight"  # the column of weights that come beside the rows
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class Columns:
     `columns`: what is otherwise, by name, in the words of a schema file: {"sex": {"type": "categorical", "values":
     ["F", "M"]}}; low and high may be left out where every column is there. `ignore`: names of columns that are not
     learnt from. What is `...` stands for what a person must still say. `records`: None is the number of rows under
-    replace-one, where it is public, and a guess of GUESSED_RECORDS under add/remove. Whoever writes a rule vouches that
+    replace-one, where it is public, and a guess of GUESSED_RECORDS under add/remove. `weight`: {"most": 10} where a fit
+    gets a `sample_weight`, with "column" where the weights are a column of the rows. Whoever writes a rule vouches that
     it is public knowledge: nothing is read from rows.
     """
 
@@ -39,6 +41,7 @@ class Columns:
     target_range: Sequence[float] | None = None
     prevalence: float | Sequence[float] | None = None
     ignore: Sequence[str] = ()
+    weight: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         """Convert what was given to plain Python values, whatever kind of array or number it was written as."""
@@ -58,6 +61,8 @@ class Columns:
         blanks += ["classes"] if has_blank(self.classes) else []
         if blanks:
             raise SchemaError(f"columns: write what is publicly known where `...` stands: {', '.join(blanks[:20])}")
+        weight = None if self.weight is None else {"column": WEIGHT, **self.weight}
+        names = [name for name in names if weight is None or name != weight["column"]]
         missing = sorted(set(names) - {*self.columns, *self.ignore})
         if missing and (self.low is None or self.high is None):
             raise SchemaError(f"low, high: say the range of columns that are not declared: {', '.join(missing[:20])}")
@@ -70,6 +75,7 @@ class Columns:
             "records": records,
             "features": {name: dict(self.columns.get(name, number)) for name in names if name not in self.ignore},
             **({"ignore": list(self.ignore)} if self.ignore else {}),
+            **({"weight": weight} if weight else {}),
         }
 
     @property

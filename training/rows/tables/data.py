@@ -61,6 +61,7 @@ if TYPE_CHECKING:  # a file that is predicted has none
 Counts: TypeAlias = Mapping[str, ColumnCount]
 NO_CLASS = np.uint8(255)  # stored in place of an answer that is missing; there are at most 255 classes, from 0
 NO_NUMBER = np.int32(-(1 << 31))  # the same, far below -TARGET_GRID
+ABSENT_WEIGHT = "says what a row weighs, and is not in X; a fit may have it as sample_weight=..."
 ANSWER_BINS = 32
 _ANSWER_CUTS = tuple(2 * at / ANSWER_BINS - 1 for at in range(1, ANSWER_BINS))  # in halves of the range
 
@@ -419,7 +420,7 @@ def _used_in_order(schema: Schema, table: pa.Table, used: Any) -> tuple[Any, Cod
     """Return which rows are used, and what each weighs, in that order; None where they have no weights."""
     if (weight := schema.weight) is None:
         return used, None
-    require_columns([weight.column], table.column_names, "says what a row weighs, and is not in X")
+    require_columns([weight.column], table.column_names, ABSENT_WEIGHT)
     column = _columns_as_written(schema, [weight.feature], table)[weight.column].combine_chunks()
     return order_by_weight(encode_weights(weight, column), used)
 

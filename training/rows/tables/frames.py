@@ -105,6 +105,28 @@ def array_column(column: NDArray[Any]) -> pa.Array:
         raise BadData(f"X: a column does not hold one type ({type(error).__name__})") from None
 
 
+def weighed_table(table: pa.Table, sample_weight: Any, schema: Schema) -> pa.Table:
+    """Return a table with what each row weighs in the column of the schema's `weight`, where that is said beside the
+    rows. InputError where the schema bounds no weight, or the rows have their own.
+    """
+    if sample_weight is None:
+        return table
+    if schema.weight is None:
+        raise InputError(
+            "sample_weight: nothing says how much one row may weigh at most. Say it from public knowledge, never from "
+            'these rows, by which it would tell of the heaviest: Columns(..., weight={"most": 10}), or in a schema '
+            "file `weight: {column: w, most: 10}`"
+        )
+    if schema.weight.column in table.column_names:
+        raise InputError(
+            f"sample_weight: X has what a row weighs in its column {schema.weight.column!r}; leave one of them out"
+        )
+    weights = _arrow(load(CHECKS).column_or_1d(sample_weight), "numbers", "sample_weight")
+    if len(weights) != len(table):
+        raise BadData(f"sample_weight: {len(weights)} weights for {len(table)} rows; one for each row")
+    return table.append_column(schema.weight.column, weights)
+
+
 def label_column(y: Any, schema: Schema, who: str) -> pa.Array:
     """Return labels as a column. Whole floats are whole numbers; what is continuous, or no column, raises."""
     if y is None:
@@ -141,11 +163,11 @@ def _labels(y: Any, schema: Schema | None = None) -> pa.Array:
     return _arrow(labels, "labels")
 
 
-def _arrow(values: NDArray[Any], what: str) -> pa.Array:
+def _arrow(values: NDArray[Any], what: str, whose: str = "y") -> pa.Array:
     try:
         return pa.array(values, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise BadData(f"y: not a column of {what} of one type ({type(error).__name__})") from None
+        raise BadData(f"{whose}: not a column of {what} of one type ({type(error).__name__})") from None
 
 
 def _require_whole(labels: NDArray[Any], schema: Schema) -> None:
