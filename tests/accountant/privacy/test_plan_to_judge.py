@@ -20,7 +20,7 @@ from dpserve_verify.privacy.filter import Filter, price_to_json
 from dpserve_verify.privacy.selection import Poisson, TruncatedNegativeBinomial
 from dpserve_verify.privacy.soundness import judge_job
 
-PLANS = 200
+PLANS = 100
 
 # Every size of figure is as likely as any other: the logarithm is even.
 EPSILONS = st.floats(-6, 1).map(lambda power: Decimal(f"{10**power:.9f}"))
