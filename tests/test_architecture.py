@@ -230,7 +230,7 @@ training/notebook: dpserve_verify(. formats privacy) accountant(access home ledg
     models(parts) training(calibration datasets/drafts jobs learners/base requests rows/people rows/schema rows/tables
     session)
 training/planning: dpserve_verify(. certificates formats privacy system) accountant(. access home ledger
-    ledger/families privacy system) models(features forms parts store) training(calibration learners learners/ebm
+    ledger/families privacy system) models(features forms parts store worth) training(calibration learners learners/ebm
     requests rows/packed rows/partitions rows/schema session tuning)
 training/requests: dpserve_verify(. privacy) accountant(. ledger/families) models(features)
 training/rows: dpserve_verify(.) accountant(home system)

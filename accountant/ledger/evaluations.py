@@ -126,6 +126,18 @@ def _entries_of_kind(database: Store, connection: Connection, kind: str) -> list
     return [(int(number), int(index.jobs[number])) for number in index.of_kind(kind).nonzero()[0][::-1]]
 
 
+def on_dataset(database: Store, dataset: str, most: int) -> list[int]:
+    """Return at most so many evaluations on the rows of a dataset whose statements stand, the newest first."""
+    jobs: list[int] = []
+    with database.reading() as connection:
+        for _, job in _entries_of_kind(database, connection, Evaluation.ends):
+            if read_entry(job, body_at(connection, job)).value["dataset"] == dataset:
+                jobs.append(job)
+            if len(jobs) == most:
+                break
+    return jobs
+
+
 def counted_jobs(database: Store, request: Request, most: int) -> list[tuple[int, Mapping[str, Any]]]:
     """Return at most so many jobs whose counts of the same rows as `request` reads stand, the newest first, each with
     its `reserved` entry.

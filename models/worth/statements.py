@@ -91,10 +91,10 @@ def judgements(home: Home, lines: Iterable[dict[str, Any]]) -> Iterator[tuple[di
     by_model = evaluations.by_model(home.ledger.log.database)
     for line in lines:
         jobs = by_model.get(line["certificate"]["entry"], ()) if line["certificate"] else ()
-        yield line, pick_judgement([each for seq in jobs if (each := _quick(home, seq)) is not None])
+        yield line, pick_judgement([each for seq in jobs if (each := quick(home, seq)) is not None])
 
 
-def _quick(home: Home, seq: int) -> dict[str, Any] | None:
+def quick(home: Home, seq: int) -> dict[str, Any] | None:
     """Return a statement that was verified since its file changed; None where there is none, or it does not verify."""
     path = WORTH.file(home, seq)
     try:

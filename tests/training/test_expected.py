@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
+from typing import Any
 
 import ledgers
+import pyarrow.parquet as pq
 import pytest
+from small_home import write_files
 
 from accountant.home import Home
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature
-from training.learners.expected import expected
+from training.datasets.datasets import register
+from training.jobs import job
+from training.learners.expected import Measured, expected
 from training.planning import plans
 from training.requests import JobRequest
 from training.session.session import Public
@@ -47,6 +53,53 @@ def test_what_is_too_weak_is_called_so_with_an_epsilon_at_which_it_is_not():
 def test_what_the_study_does_not_tell_is_not_said(changed):
     assert expected(public(1000, "1", **changed), "ebm") is None
     assert expected(public(1000, "1"), "bdpe") is None
+
+
+def test_a_model_that_was_measured_narrows_it():
+    """At the strength of the earlier model it is about that; of more, more; what tells nothing changes nothing."""
+    asked = public(3000, "1")
+    before = expected(asked, "lazybb")
+    at = [expected(asked, "lazybb", [Measured(strength, 0.84, 0.86)]) for strength in (12_000.0, 3000.0, 750.0)]
+    assert all(each.auroc[2] - each.auroc[0] < before.auroc[2] - before.auroc[0] for each in at)
+    assert all(before.auroc[0] <= each.auroc[0] < each.auroc[2] <= before.auroc[2] for each in at)
+    assert at[0].auroc < at[1].auroc < at[2].auroc
+    assert at[1].auroc[0] < 0.84 < 0.86 < at[1].auroc[2]
+    assert at[1].says.endswith("by what an earlier model here was measured at")
+    for nothing in ([], [Measured(99.0, 0.84, 0.86)], [Measured(3000.0, 0.0, 1.0)]):
+        assert expected(asked, "lazybb", nothing) == before
+    both = [Measured(3000.0, 0.7, 0.9), Measured(3000.0, 0.84, 0.86)]
+    assert expected(asked, "lazybb", both) == at[1]
+
+
+def test_a_plan_is_narrowed_by_an_evaluation_that_stands_and_by_no_other(tmp_path, monkeypatch):
+    """After a model was measured the next plan says less widely what to expect, for nothing, and is not wrong about the
+    model that comes; of another dataset of the same home it says what it said.
+    """
+    monkeypatch.setenv("DPSERVE_HOME", str(tmp_path / "home"))
+    home, files = Home.init(), write_files(tmp_path / "files")
+    for name, rows in (("adult", slice(0, 1500)), ("others", slice(1500, 2000))):
+        table = pq.read_table(files / "rows.parquet").take([*range(2000)][rows])
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+        text = (files / "schema.yaml").read_text().replace("records: 2000", f"records: {len(table)}")
+        (tmp_path / f"{name}.yaml").write_text(text)
+        about = (tmp_path / f"{name}.parquet", tmp_path / f"{name}.yaml", Budget.of("40", "1e-6"))
+        register(home, name, *about, Relation.ADD_REMOVE, "record", holdout=Decimal("0.4"))
+
+    def hope(dataset: str, epsilon: str) -> dict[str, Any]:
+        return plans.plan(home, JobRequest(dataset, "lazybb", epsilon)).to_json()["expected"]
+
+    before = {name: hope(name, "2") for name in ("adult", "others")}
+    job.train(home, JobRequest("adult", "lazybb", "1", evaluate="8"), by="test")
+    spent = home.ledger.dataset("adult").families[0].used
+    after = hope("adult", "2")
+    assert hope("others", "2") == before["others"]
+    assert home.ledger.dataset("adult").families[0].used == spent
+    width = [each["auroc"]["high"] - each["auroc"]["low"] for each in (before["adult"], after)]
+    assert width[1] < 0.8 * width[0], (before, after)
+    done = job.train(home, JobRequest("adult", "lazybb", "2", evaluate="8"), by="test")
+    (found,) = [each for each in done["evaluated"]["worth"]["metrics"] if each["metric"] == "auroc"]
+    assert float(found["low"]) <= after["auroc"]["high"]
+    assert after["auroc"]["low"] <= float(found["high"])
 
 
 def test_a_plan_says_it(tmp_path):

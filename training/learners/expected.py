@@ -1,6 +1,7 @@
 """What can be expected of a model before anything is spent, from public facts alone: what learners by their defaults
 reached in the utility study on held-out rows. It costs no fit and reads no row: other data may be harder or easier. Of
-a rare class less is learnt: where its share is declared, twice its rows count, and no others. How the constants were
+a rare class less is learnt: where its share is declared, twice its rows count, and no others. Where a model of the same
+dataset was evaluated, that is released, and narrows it at no price. How the constants were
 found, and how often they were right about datasets left out: studies/defaults/forecast.md,
 which `python -m studies.defaults.forecast` makes.
 """
@@ -8,7 +9,9 @@ which `python -m studies.defaults.forecast` makes.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import exp, log
 from typing import Any
 
 from training.learners.boosting.defaults import strength
@@ -53,15 +56,41 @@ REACHED: dict[str, tuple[tuple[float, float, float], ...]] = {
 """By learner and band: the AUROC that a twentieth of the cells stayed below, half of them, and all but a twentieth."""
 
 
+RATIOS = (0.4, 0.75, 1.34, 2.5)
+"""Where the bands begin of a strength by an earlier one's, behind the first."""
+WEAKER = (300.0, 1000.0)
+"""Where the bands begin of the weaker of the two strengths, behind the first."""
+LEAST_MEASURED = 100.0  # strength of an earlier model that says something of another
+SHIFTS: tuple[tuple[tuple[float, float], ...], ...] = (
+    ((-2.963, -0.109), (-2.296, -0.011), (-1.54, 0.025)),
+    ((-1.28, 0.276), (-1.024, 0.153), (-0.72, 0.119)),
+    ((-0.568, 0.568), (-0.635, 0.635), (-0.435, 0.435)),
+    ((-0.024, 1.604), (-0.163, 1.041), (-0.132, 0.721)),
+    ((0.14, 3.326), (0.011, 2.296), (-0.025, 1.481)),
+)
+"""By both bands: how much higher the log odds of the AUROC are then, all but a twentieth on either side."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a model of the same dataset was measured at: its strength, and the ends of its AUROC's interval."""
+
+    strength: float
+    low: float
+    high: float
+
+
 @dataclass(frozen=True)
 class Expected:
     """`auroc`: of datasets that were left out, about eight of ten lay between the outer two; `better`: whether a model
-    is told to be better than guessing, and from which `least` epsilon on it would be.
+    is told to be better than guessing, and from which `least` epsilon on it would be; `is_measured`: whether an earlier
+    model's evaluation narrowed it.
     """
 
     auroc: tuple[float, float, float]
     better: bool
     least: float
+    is_measured: bool = False
 
     @property
     def says(self) -> str:
@@ -72,7 +101,12 @@ class Expected:
                 f"no better than guessing: too few records for this epsilon. By what was reached on other datasets "
                 f"about epsilon {self.least:g} is the least"
             )
-        return f"AUROC {low:.2f} to {high:.2f}, as on most other tables of this size"
+        source = (
+            "by what an earlier model here was measured at"
+            if self.is_measured
+            else "as on most other tables of this size"
+        )
+        return f"AUROC {low:.2f} to {high:.2f}, {source}"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -91,13 +125,50 @@ def telling_share(public: Public) -> float:
     return 2 * min(public.prevalence) if len(public.prevalence) == 2 else 1.0
 
 
-def expected(public: Public, learner: str) -> Expected | None:
+def signal_of(public: Public) -> float:
+    """Return the strength of what tells the classes apart: of two, twice the rows of the rarer one at most."""
+    return power(strength(public), 1.0, len(public.classes or ())) * telling_share(public)
+
+
+def expected(public: Public, learner: str, earlier: Sequence[Measured] = ()) -> Expected | None:
     """Return what to expect; None where the study does not tell: of a number, of learners that are not in it, and at
-    delta 0.
+    delta 0. `earlier`: what models of the same dataset and target were measured at.
     """
     if public.classes is None or learner not in LEAST or public.budget.delta == 0:
         return None
-    signal = power(strength(public), 1.0, len(public.classes)) * telling_share(public)
+    signal = signal_of(public)
     least = LEAST[learner] / max(signal / float(public.budget.epsilon), 1e-9)
     band = REACHED[learner][bisect_right(FROM, signal) - 1]
-    return Expected(band, signal >= LEAST[learner], float(f"{least:.2g}"))
+    narrowed = min((narrow(band, signal, each) for each in earlier), key=lambda ends: ends[2] - ends[0], default=band)
+    is_measured = narrowed[2] - narrowed[0] < band[2] - band[0]
+    return Expected(narrowed if is_measured else band, signal >= LEAST[learner], float(f"{least:.2g}"), is_measured)
+
+
+def narrow(
+    band: tuple[float, float, float],
+    signal: float,
+    measured: Measured,
+    shifts: tuple[tuple[tuple[float, float], ...], ...] = SHIFTS,
+) -> tuple[float, float, float]:
+    """Return the ends of what is expected at a strength, and the middle between, by what was measured at another;
+    within `band` where they meet. The whole `band` where that was too weak to say something.
+    """
+    if measured.strength < LEAST_MEASURED:
+        return band
+    of_ratio = shifts[bisect_right(RATIOS, signal / measured.strength)]
+    shift = of_ratio[bisect_right(WEAKER, min(signal, measured.strength))]
+    low, high = (moved(end, by) for end, by in zip((measured.low, measured.high), shift, strict=True))
+    if low <= band[2] and band[0] <= high:
+        low, high = max(low, band[0]), min(high, band[2])
+    return round(low, 3), round((low + high) / 2, 3), round(high, 3)
+
+
+def log_odds(auroc: float) -> float:
+    """Return the log odds of an AUROC, which is taken to be within 0.02 to 0.998."""
+    inside = min(max(auroc, 0.02), 0.998)
+    return log(inside / (1 - inside))
+
+
+def moved(auroc: float, by: float) -> float:
+    """Return an AUROC whose log odds are so much higher."""
+    return 1 / (1 + exp(-log_odds(auroc) - by))

@@ -25,12 +25,13 @@ from models.store.standing import Standing
 from models.store.versions import champion_of
 from training.learners import LEARNERS
 from training.learners.choice import choose
-from training.learners.expected import Expected, expected
+from training.learners.expected import Expected, Measured, expected, signal_of
 from training.learners.job_words import CHOSEN, CLOSES, chosen_to_json, window_to_json
 from training.learners.others import OF_OTHERS, others
 from training.learners.parameters import learner_of, stored
 from training.planning import starts
 from training.planning.first_plan import of_part, require_learnable_size
+from training.planning.measured_before import measured_before
 from training.planning.price_engine import ENGINE, UNKNOWN, fit, floor, offer, price_key, references, without_labels
 from training.requests import AUTO, JobRequest
 from training.requests.base import request_fields
@@ -119,8 +120,20 @@ def plan(
     place: tuple[Standing, str | None] = Standing.CHAMPION, champion_of(home, request.model)
     if by is not None and not model_names.check(home.ledger, request, by, promotes):
         place = Standing.CANDIDATE, None
-    hope = None if quote.tuning is not None or public.start is not None else expected(public, request.learner)
+    hope = None
+    if quote.tuning is None and public.start is None:
+        hope = expected(public, request.learner, _measured(home, request))
     return Planned(request, recipe, costs, dataset, quote.tuning, warnings, *place, expected=hope)
+
+
+def _measured(home: Home, request: Request) -> list[Measured]:
+    """Return what models of the same dataset and target were measured at, with the strength of each."""
+    found = []
+    for seq, learnt, ends in measured_before(home, request):
+        dataset = home.ledger.dataset_of(seq)
+        schema = schema_of(home, dataset).question(learnt.target, learnt.parameters)
+        found.append(Measured(signal_of(public_of(dataset, schema, learnt.budget)), *ends))
+    return found
 
 
 def _admit(dataset: Dataset, request: Request, public: Public, recipe: Recipe) -> tuple[tuple[Price, ...], bool]:
