@@ -18,10 +18,9 @@ from serving.cli.requests import parse_tuning, takes_request
 from serving.cli.terminal import Json, Verbose, align_columns, show, show_busy, show_progress
 from serving.operations.jobs import plan_job
 from training.learners.job_words import STATES, closing, short_reason
-from training.requests import JobRequest
+from training.requests import LADDER, JobRequest
 
 EVALUATION = "evaluation"
-STEPS = tuple(map(Decimal, ("0.1", "0.2", "0.5", "1", "2", "4", "8")))  # of epsilon, in a curve
 
 
 @takes_request(JobRequest, "dataset", without=("tuning", "promote", "idempotency_key"))
@@ -69,11 +68,11 @@ def plan_text(body: dict[str, Any], verbose: bool = False) -> str:
 
 
 def _ask_curve(asked: JobRequest) -> list[dict[str, Any]]:
-    """Return the plans of a job at its epsilon and at those of STEPS, up to the largest that fits. BudgetRefused where
+    """Return the plans of a job at its epsilon and at those of LADDER, up to the largest that fits. BudgetRefused where
     the job itself does not fit.
     """
     bodies, own = [], Decimal(str(asked.epsilon))
-    for epsilon in sorted({own, *STEPS}):
+    for epsilon in sorted({own, *map(Decimal, LADDER)}):
         with show_busy(f"pricing epsilon {epsilon}"):
             try:
                 bodies.append(backend().ask(plan_job, body=replace(asked, epsilon=str(epsilon))))

@@ -36,7 +36,7 @@ from serving.pages.parts.commands import job_command
 from serving.wire.errors import TakesTooLong
 from training.learners.docs import learners_to_json
 from training.planning.plans import fitting_learners
-from training.requests import JobRequest
+from training.requests import LADDER, JobRequest
 from training.requests.base import Control, request_fields
 
 Runs = Callable[..., Awaitable[Any]]
@@ -144,6 +144,7 @@ def view(home: Home, form: Form, rights: Access) -> dict[str, Any]:
     return {
         "datasets": datasets, "learners": learners, "chosen": chosen, "targets": chosen_dataset["targets"],
         "target": target, "windows": windows(home, chosen_dataset["name"], rights, form["blocks"]), "shown": SHOWN,
+        "ladder": LADDER,
     }  # fmt: skip
 
 

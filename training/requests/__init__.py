@@ -32,6 +32,7 @@ from training.requests.fields import (
 )
 
 MOST_OF_KEY = 1 << 16  # characters of a trust file
+LADDER = ("0.1", "0.2", "0.5", "1", "2", "4", "8")  # epsilons of a job that are looked at side by side
 AUTO = "auto"  # in the place of a learner: the one that a public rule chooses
 Part: TypeAlias = Literal["holdout", "training"]
 

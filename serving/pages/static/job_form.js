@@ -50,6 +50,23 @@
     field.dispatchEvent(new Event("change", { bubbles: true }));
     field.focus();
   });
+  // The slider stands at the step of its ladder that is nearest to what is typed, and moving it types that step.
+  const epsilon = document.getElementById("epsilon");
+  const slider = document.getElementById("epsilon-slider");
+  const steps = slider.dataset.steps.split(" ");
+  const follow = () => {
+    const far = steps.map(step => Math.abs(Math.log(Number(step) / Number(epsilon.value))));
+    if (Number(epsilon.value) > 0) slider.value = far.indexOf(Math.min(...far));
+    slider.setAttribute("aria-valuetext", `ε ${steps[slider.value]}`);
+  };
+  slider.hidden = false;
+  follow();
+  epsilon.addEventListener("input", follow);
+  epsilon.addEventListener("change", follow);
+  slider.addEventListener("input", () => {
+    epsilon.value = steps[slider.value];
+    follow();
+  });
   // What was typed, or filled in by the browser, before the scripts were there.
   addEventListener("load", () => {
     const field = document.getElementById("epsilon");

@@ -120,6 +120,26 @@ def test_what_was_typed_after_the_price_came_is_priced_before_it_can_be_sent(pag
     expect(submit).to_be_enabled()
 
 
+def test_a_slider_goes_through_the_ladder_of_epsilons_and_says_what_each_gives(page):
+    """By the keyboard: what is typed follows it, and so does the price: worth, what it takes, months that are left."""
+    page.goto(f"{FORM}&epsilon=0.5")
+    slider, typed = page.get_by_role("slider", name="ε, slider"), page.get_by_label("ε, the price")
+    assert slider.get_attribute("aria-valuetext") == "ε 0.5"
+    months = []
+    for epsilon in ("0.2", "0.1"):
+        slider.press("ArrowLeft")
+        assert typed.input_value() == epsilon
+        expect(page.get_by_role("button", name=f"Train (ε {epsilon})")).to_be_enabled()
+        expect(price(page)).to_contain_text("AUROC 0.")
+        expect(price(page)).to_contain_text("% used after it")
+        months.append(int(re.search(r"with one a month, (\d+) months", price(page).inner_text())[1]))
+    assert 0 < months[0] < months[1]
+    typed.fill("0.15")
+    assert slider.get_attribute("aria-valuetext") == "ε 0.2"
+    expect(page.get_by_role("button", name="Train (ε 0.15)")).to_be_enabled()  # it is what was typed
+    no_serious_findings(page)
+
+
 def test_a_button_that_is_held_down_for_long_still_sends(page):
     """The field is left as the button is pressed; a price that came until it is let go would replace the button."""
     page.goto("/ui/jobs/new?dataset=adult&learner=lazybb")
