@@ -126,16 +126,20 @@ def _entries_of_kind(database: Store, connection: Connection, kind: str) -> list
     return [(int(number), int(index.jobs[number])) for number in index.of_kind(kind).nonzero()[0][::-1]]
 
 
-def on_dataset(database: Store, dataset: str, most: int) -> list[int]:
-    """Return at most so many evaluations on the rows of a dataset whose statements stand, the newest first."""
-    jobs: list[int] = []
-    with database.reading() as connection:
-        for _, job in _entries_of_kind(database, connection, Evaluation.ends):
-            if read_entry(job, body_at(connection, job)).value["dataset"] == dataset:
-                jobs.append(job)
-            if len(jobs) == most:
-                break
-    return jobs
+def on_dataset(database: Store, dataset: str, most: int) -> list[tuple[int, Mapping[str, Any]]]:
+    """Return at most so many evaluations on the rows of a dataset whose statements stand, the newest first, each with
+    the `reserved` entry of the job that made the model; none of models that were made otherwise.
+    """
+    with database.sharing(), database.reading() as connection:
+        jobs = [job for _, job in _entries_of_kind(database, connection, Evaluation.ends)]
+        read_bodies(connection, jobs)
+        mine = [job for job in jobs if read_entry(job, body_at(connection, job)).value["dataset"] == dataset][:most]
+        made = {job: asked_of(connection, job).kind.models[0] for job in mine}
+        for _ in range(2):  # of a certificate, the job that it names
+            read_bodies(connection, made.values())
+            values = {job: read_entry(entry, body_at(connection, entry)).value for job, entry in made.items()}
+            made = {job: values[job].get("reservation", entry) for job, entry in made.items()}
+        return [(job, value) for job, value in values.items() if value["type"] == "reserved"]
 
 
 def counted_jobs(database: Store, request: Request, most: int) -> list[tuple[int, Mapping[str, Any]]]:

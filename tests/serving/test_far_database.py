@@ -37,8 +37,8 @@ MOST = 14, 5  # statements, and messages to a server, the end of the transaction
 MORE = {
     "/ui/audit/ledger.zip": (14, 14),  # all of the ledger, a thousand entries in each message
     "/ui/datasets/{name}": (19, 6),
-    "/ui/jobs/new": (30, 5),  # a price is waited for between its transactions
-    "/ui/jobs/price": (22, 5),
+    "/ui/jobs/new": (33, 5),  # a price is waited for between its transactions, and looks at what was measured before
+    "/ui/jobs/price": (25, 5),
 }
 QUERY = {
     "/v1/ledger/proof": "?leaf=1&size=9",

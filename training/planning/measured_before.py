@@ -13,19 +13,15 @@ from training.learners.expected import LEAST
 MOST = 8  # evaluations that are looked at, the newest
 
 
-def measured_before(home: Home, request: Request) -> Iterator[tuple[int, Request, tuple[float, float]]]:
-    """Yield the job, its request and the interval of the AUROC of each model of this dataset and target that was
-    evaluated on rows that it did not learn from, of learners that the study of forecasts knows.
+def measured_before(home: Home, request: Request) -> Iterator[tuple[Request, tuple[float, float]]]:
+    """Yield the request and the interval of the AUROC of each model of this dataset and target that was evaluated on
+    rows that it did not learn from, of learners that the study of forecasts knows.
     """
-    for seq in evaluations.on_dataset(home.ledger.log.database, request.dataset, MOST):
-        worth = statements.quick(home, seq)
-        if worth is None or worth["seen"] or "against" in worth:
-            continue
-        certified = home.ledger.log.entry(worth["certificate"]).value
-        if certified["type"] != "issued":
-            continue
-        learnt = request_from_entry(home.ledger.reservation(certified["reservation"]).value)
+    for seq, made in evaluations.on_dataset(home.ledger.log.database, request.dataset, MOST):
+        learnt, worth = request_from_entry(made), statements.quick(home, seq)
         same = (learnt.dataset, learnt.target) == (request.dataset, request.target)
+        if worth is None or worth["seen"] or "against" in worth or not same:
+            continue
         ends = [(float(each["low"]), float(each["high"])) for each in worth["metrics"] if each["metric"] == "auroc"]
-        if same and ends and learnt.learner in LEAST and learnt.budget.delta:
-            yield certified["reservation"], learnt, ends[0]
+        if ends and learnt.learner in LEAST and learnt.budget.delta:
+            yield learnt, ends[0]

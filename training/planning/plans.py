@@ -122,17 +122,22 @@ def plan(
         place = Standing.CANDIDATE, None
     hope = None
     if quote.tuning is None and public.start is None:
-        hope = expected(public, request.learner, _measured(home, request))
+        hope = expected(public, request.learner, _measured(home, dataset, request))
     return Planned(request, recipe, costs, dataset, quote.tuning, warnings, *place, expected=hope)
 
 
-def _measured(home: Home, request: Request) -> list[Measured]:
+def _measured(home: Home, dataset: Dataset, request: Request) -> list[Measured]:
     """Return what models of the same dataset and target were measured at, with the strength of each."""
+    earlier = [*measured_before(home, request)]
+    if not earlier:
+        return []
+    schema, every = schema_of(home, dataset), home.ledger.dataset(request.dataset, blocks=(1, dataset.last or 1))
     found = []
-    for seq, learnt, ends in measured_before(home, request):
-        dataset = home.ledger.dataset_of(seq)
-        schema = schema_of(home, dataset).question(learnt.target, learnt.parameters)
-        found.append(Measured(signal_of(public_of(dataset, schema, learnt.budget)), *ends))
+    for learnt, ends in earlier:
+        first, last = learnt.window or (1, 1)
+        then = replace(every, blocks=every.blocks[first - 1 : last]) if dataset.last else dataset
+        question = schema.question(learnt.target, learnt.parameters)
+        found.append(Measured(signal_of(public_of(then, question, learnt.budget)), *ends))
     return found
 
 
