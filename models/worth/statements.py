@@ -71,7 +71,7 @@ def find_cover(home: Home, issued: int, column: str | None) -> dict[str, Any] | 
     learn from: by the groups of the column, or of all records alike. None where there is none.
     """
     jobs = evaluations.by_model(home.ledger.log.database).get(issued, ())
-    found = (each for seq in jobs if (each := _quick(home, seq)) is not None and not each["seen"])
+    found = (each for seq in jobs if (each := quick(home, seq)) is not None and not each["seen"])
     of_cover = (each for each in found if covers(each["histogram"]["kind"]))
     return next((each for each in of_cover if each["histogram"].get("groups", {}).get("column") == column), None)
 

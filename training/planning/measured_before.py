@@ -10,6 +10,7 @@ from accountant.ledger.families.records import Request, request_from_entry
 from models.worth import statements
 from training.learners.expected import LEAST
 
+OF_SOME = frozenset({"group", "groups", "class"})  # what a figure has that is not of all records alike
 MOST = 8  # evaluations that are looked at, the newest
 
 
@@ -22,6 +23,7 @@ def measured_before(home: Home, request: Request) -> Iterator[tuple[Request, tup
         same = (learnt.dataset, learnt.target) == (request.dataset, request.target)
         if worth is None or worth["seen"] or "against" in worth or not same:
             continue
-        ends = [(float(each["low"]), float(each["high"])) for each in worth["metrics"] if each["metric"] == "auroc"]
+        whole = [each for each in worth["metrics"] if each["metric"] == "auroc" and not OF_SOME & each.keys()]
+        ends = [(float(each["low"]), float(each["high"])) for each in whole]
         if ends and learnt.learner in LEAST and learnt.budget.delta:
             yield learnt, ends[0]
