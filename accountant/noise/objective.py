@@ -25,21 +25,22 @@ from dpserve_verify.privacy.drawing import scale_of
 from dpserve_verify.privacy.events import Gaussian, PureDp, SimpleEvent
 
 Integers = NDArray[np.int64]
-SLOPE_UNIT = 12  # binary digits of the unit that a row's slope, and so the sensitivity, is counted in
+SLOPE_UNIT = 8  # binary digits of the unit that a row's slope, and so the sensitivity, is counted in
 DIGITS = 32  # more of them, of noise in the loss
 FINE = 42  # binary digits of a coordinate where slopes are summed
 STEP = 20  # more of them, of a sum of slopes: what a row's slope changes by one fine step is so many parts of it, whole
 RIDGE = 10  # of the ridge
 RELEASED = 28  # of a coordinate that is released
-NEAR = 10  # the gradient at what counts as a minimum is at most 2^-NEAR long
+NEAR = 6  # the gradient at what counts as a minimum is at most 2^-NEAR long
 STEEPEST = Fraction(1, 4)  # no slope of a row's loss rises faster
 MOST_CURVATURE = Decimal(1)  # the proof's range
 WIDEST_SCALE = 2.0**25  # of the noise, in its unit: 64 bits hold 2^6 times as much, with DIGITS
 
 
 class Objective(Protocol):
-    """A convex loss of rows, of coordinates that each row adds up some of: one of each of the mechanism's `blocks`. No
-    row's slope changes by more than STEEPEST of what its score changes.
+    """A convex loss of rows, of coordinates that each row adds up, each times a public weight. A row's weights,
+    squared, add up to at most the mechanism's `square`. No row's slope changes by more than STEEPEST of what its score
+    changes.
     """
 
     def __len__(self) -> int:
@@ -70,8 +71,8 @@ class ObjectivePerturbation:
     """The minimum of the sum of rows' losses + ridge / 2 |theta|^2 + b theta, b Gaussian, released on a public grid.
 
     `noise_multiplier`: of b, times the length of a row's gradient; `curvature`: what the ridge leaves of the change of
-    volume by one row, which sets the ridge; `closeness`: noise multiplier of what is added to the minimum found. A row
-    adds up one coordinate of each of `blocks`, or of fewer, of at most `most` coordinates.
+    volume by one row, which sets the ridge; `closeness`: noise multiplier of what is added to the minimum found.
+    `square`: of how long a row's weights are, at most; of at most `most` coordinates.
     """
 
     name: ClassVar[str] = "objective-perturbation"
@@ -79,7 +80,7 @@ class ObjectivePerturbation:
     noise_multiplier: Decimal
     curvature: Decimal
     closeness: Decimal
-    blocks: int
+    square: int
     most: int
 
     def __post_init__(self) -> None:
@@ -100,7 +101,7 @@ class ObjectivePerturbation:
     @property
     def ridge(self) -> int:
         """Return the ridge in 2^-RIDGE, rounded up: a row's curvature is at most `curvature` of it."""
-        return -int(-self.blocks * STEEPEST * (1 << RIDGE) // Fraction(self.curvature))
+        return -int(-self.square * STEEPEST * (1 << RIDGE) // Fraction(self.curvature))
 
     @property
     def apart(self) -> int:

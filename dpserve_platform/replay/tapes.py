@@ -175,7 +175,7 @@ def _loss_share(mechanism: ObjectivePerturbation, before: Taken, exact: Any, sen
         worst = max(worst, sum(each * each for each in changes[-1]))
         steps = sum((a - b) ** 2 for a, b in zip(theta, places[0], strict=True))
         rises = sum((a - b) ** 2 for a, b in zip(changes[-1], changes[0], strict=True))
-        if rises > (mechanism.blocks * STEEPEST * (1 << STEP)) ** 2 * steps:
+        if rises > (mechanism.square * STEEPEST * (1 << STEP)) ** 2 * steps:
             raise Divergence("sensitivity", f"{before.asked.purpose}: slopes rise faster than is proved")
     return min(sqrt(worst) / allowed, 1.0) if isqrt(worst) <= allowed else sqrt(worst) / allowed
 

@@ -1,5 +1,5 @@
-"""`ebm` by one convex fit: every feature's bins at several resolutions, as public blocks, and the loss whose noisy
-minimum is released at once (docs/privacy/convex.md).
+"""`ebm` by one convex fit: the loss of all features together, whose noisy minimum is released at once
+(docs/privacy/convex.md).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, isqrt, log
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +17,12 @@ from numpy.typing import NDArray
 from accountant.errors import PlanMismatch
 from accountant.noise.objective import DIGITS, FINE, NEAR, RIDGE, SLOPE_UNIT, STEEPEST, STEP, Objective, gradient
 from dpserve_verify.privacy.budget import Relation
-from models.features.features import Feature, NumericFeature
+from training.learners.ebm.blocks import HEAVIEST, Blocks, Layout
 from training.rows.partitions.rows import Rows
 from training.rows.statistics.convex_rows import Curved, LongSlopes, Slopes, curved_sums, long_sums, slope_sums
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
-LEVELS = (8,)  # groups of a number's bins, beside the bins themselves: more of them help Adult and harm Bank
-FEWER = 0.7  # of the bins; a level with more groups than that would say the same again
 REACH, KNOTS = 16, 64  # logits on either side, and steps for each, that the slope of a row's loss is tabled in
 FINER = 6  # binary digits of such a step
 TABLE_UNIT = 26  # binary digits of the table: with fewer, slopes of a million rows are stairs
@@ -33,7 +31,6 @@ TURNS, INNER, LOOKS = 60, 200, 12  # Newton steps, before slower ones that are s
 HALF, ENOUGH = 0.5, 0.3  # of how near is near; of the slope along a step that may be left at its end
 MORE_DAMPED, LESS_DAMPED = 4.0, 16.0  # after a step that was too long, or that was not
 SUM_DIGITS = 62
-WIDEST = 1024  # coordinates of a block of a number, at most, and more
 SPLIT = 31  # binary digits of the lower part of a sum, as the kernel has it
 LONGER = 44  # more binary digits of a coordinate, for sure steps
 MASK = (1 << 64) - 1
@@ -41,92 +38,7 @@ LEAST_ROOT, ROOM = (
     4,
     4,
 )  # of how much steeper the loss may be in one direction than in another; for roots that are rounded up
-LARGEST_NOISE = 19  # binary digits before the point of a coordinate's noise: what 64 bits hold
-
-
-@dataclass(frozen=True, eq=False)
-class Layout:
-    """What is public of blocks before cut points are: of each feature, how many groups its coarser levels have. `most`:
-    coordinates, at most.
-    """
-
-    levels: tuple[tuple[int, ...], ...]
-    most: int
-
-    @classmethod
-    def of(cls, features: Sequence[Feature], bins: Sequence[int]) -> Layout:
-        """Lay out the levels of features with so many `bins` of values: of a number, those that say less than these."""
-        levels = tuple(
-            tuple(level for level in LEVELS if isinstance(feature, NumericFeature) and level < FEWER * inner)
-            for feature, inner in zip(features, bins, strict=True)
-        )
-        widest = max(WIDEST, *(feature.bins for feature in features))
-        return cls(levels, widest * (1 + sum(len(each) + 1 for each in levels)))
-
-    @property
-    def count(self) -> int:
-        """Count the blocks: a constant, and of each feature its levels and its bins."""
-        return 1 + sum(len(each) + 1 for each in self.levels)
-
-
-@dataclass(frozen=True, eq=False)
-class Blocks:
-    """`coordinates` (entries,) and `codes` (entries,): a code of a feature scores the sum of its coordinates, the first
-    of which is everybody's. Of each block a row has one; `size` coordinates in all. `places`: where each feature's
-    codes begin; `width` codes in all.
-    """
-
-    coordinates: Integers
-    codes: Integers
-    places: Integers
-    size: int
-    width: int
-
-    @classmethod
-    def of(cls, features: Sequence[Feature], layout: Layout) -> Blocks:
-        """Fill a layout: neighbouring bins of a number in each group of a level, and the missing value in its own."""
-        groups = [(np.zeros(features[0].bins, np.int64), 0)]
-        places = np.cumsum([0, *(feature.bins for feature in features)]).tolist()
-        for feature, levels, place in zip(features, layout.levels, places, strict=False):
-            own = np.arange(feature.bins, dtype=np.int64)
-            groups += [(np.append(own[:-1] * level // (feature.bins - 1), level), place) for level in levels]
-            groups.append((own, place))
-        starts = np.cumsum([0, *(int(level.max()) + 1 for level, _ in groups)]).tolist()
-        coordinates = [level + start for (level, _), start in zip(groups, starts, strict=False)]
-        codes = [np.arange(level.size) + place for level, place in groups]
-        return cls(np.concatenate(coordinates), np.concatenate(codes), np.array(places[:-1]), starts[-1], places[-1])
-
-    def terms(self, theta: NDArray[Any]) -> NDArray[Any]:
-        """Return what each code scores: (codes,)."""
-        found = np.zeros(self.width, theta.dtype)
-        np.add.at(found, self.codes, theta[self.coordinates])
-        return found
-
-    def collect(self, sums: NDArray[Any]) -> NDArray[Any]:
-        """Return the sums over each coordinate's codes: (size,)."""
-        found = np.zeros(self.size, sums.dtype)
-        np.add.at(found, self.coordinates, sums[self.codes])
-        return found
-
-
-def term_variances(blocks: Blocks, curved: Floats, weight: float, deviation: float) -> Floats:
-    """Return what noise of such `deviation` in the loss does to each code's score, nearly: features one by one, each
-    with as much curvature per code as rows are thought to make. (codes,)
-    """
-    found = np.zeros(blocks.width)
-    ends = np.append(blocks.places, blocks.width)
-    for low, high in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
-        inside = (blocks.codes >= low) & (blocks.codes < high) & (blocks.coordinates > 0)
-        coordinates, codes = blocks.coordinates[inside], blocks.codes[inside] - low
-        if coordinates.size == high - low:  # one coordinate for each
-            found[low:high] = (deviation / (weight + curved[low:high])) ** 2
-            continue
-        has = np.zeros((high - low, int(coordinates.max()) + 1))
-        has[codes, coordinates] = 1.0
-        shared = has @ has.T / weight
-        shrunk = np.linalg.inv(np.eye(high - low) + shared * curved[low:high])
-        found[low:high] = deviation**2 / weight * np.einsum("ij,ij->i", shrunk @ shared, shrunk)
-    return found
+LARGEST_NOISE = 63 - SLOPE_UNIT - DIGITS  # binary digits before the point of a coordinate's noise: what 64 bits hold
 
 
 @lru_cache(maxsize=8)
@@ -159,33 +71,33 @@ def steepest_chords(clip: int) -> Integers:
     return np.concatenate([found[:1], inner, found[-1:]])
 
 
-def sure_turns(ridge: int, blocks: int, size: int, rows: int) -> int:
+def sure_turns(ridge: int, layout: Layout, size: int, rows: int) -> int:
     """Return how many steps that are sure to end come to a minimum, whatever so many rows and the noise are
     (docs/privacy/convex.md). `ridge`: in 2^-RIDGE; `size`: coordinates, at most.
     """
-    root, least = _root(ridge, steepest(ridge, blocks, rows)), Fraction(ridge, 1 << RIDGE)
-    longest = (isqrt(blocks) + 1) * rows + (isqrt(size) + 1 << LARGEST_NOISE)  # of the gradient at 0
-    return ceil(2 * root * log(longest**2 / least / _end(ridge, blocks, rows))) + 1
+    highest, least = steepest(ridge, layout.count, HEAVIEST**2 * rows), Fraction(ridge, 1 << RIDGE)
+    longest = (isqrt(layout.square) + 1) * rows + (isqrt(size) + 1 << LARGEST_NOISE)  # of the gradient at 0
+    return ceil(2 * _root(ridge, highest) * log(longest**2 / least / _end(ridge, highest))) + 1
 
 
-def is_sure(blocks: int, size: int, rows: int) -> bool:
+def is_sure(layout: Layout, rows: int) -> bool:
     """Tell whether numbers are fine enough for `sure_turns` of so many rows, whatever the ridge."""
-    ridge = int(STEEPEST * (1 << RIDGE)) * blocks  # the least: the curvature is at most 1
-    highest = Fraction(steepest(ridge, blocks, rows), 1 << RIDGE)
-    rounding = highest * size / 4 ** (FINE + LONGER + 1)
-    left = 64 * _root(ridge, steepest(ridge, blocks, rows)) ** 3 * rounding
-    return bool(ROOM * left <= _end(ridge, blocks, rows))
+    ridge = int(STEEPEST * (1 << RIDGE)) * layout.square  # the least: the curvature is at most 1
+    highest = steepest(ridge, layout.count, HEAVIEST**2 * rows)
+    rounding = Fraction(highest * layout.most, 1 << RIDGE) / 4 ** (FINE + LONGER + 1)
+    return bool(ROOM * 64 * _root(ridge, highest) ** 3 * rounding <= _end(ridge, highest))
 
 
-def _end(ridge: int, blocks: int, rows: int) -> Fraction:
+def _end(ridge: int, highest: int) -> Fraction:
     """Return how large what is left may be for the gradient to be near."""
-    highest = steepest(ridge, blocks, rows)
     return Fraction(1 << RIDGE, (1 << 2 * NEAR + 2) * highest * (1 + _root(ridge, highest)))
 
 
-def steepest(ridge: int, blocks: int, rows: int) -> int:
-    """Return how fast the gradient rises at most along a coordinate that so many rows have, in 2^-RIDGE."""
-    return ridge + int(STEEPEST * (1 << RIDGE)) * blocks * rows
+def steepest(ridge: int, blocks: int, squares: int) -> int:
+    """Return how fast the gradient rises at most along a coordinate, in 2^-RIDGE, by the sum of the squares of rows'
+    weights there.
+    """
+    return ridge + int(STEEPEST * (1 << RIDGE)) * blocks * squares
 
 
 def _root(ridge: int, highest: int) -> int:
@@ -195,17 +107,21 @@ def _root(ridge: int, highest: int) -> int:
 @dataclass(frozen=True, eq=False)
 class ConvexLoss:
     """The sum of rows' losses: logistic, and linear where the slope would be beyond `clip`, in 2^-TABLE_UNIT. Asked of
-    rows it answers with something that tells its slopes: for `ObjectivePerturbation` alone. `count`: blocks, at most;
+    rows it answers with something that tells its slopes: for `ObjectivePerturbation` alone. `layout`: of its blocks;
     `begin`: public scores of codes that every row begins with, in 2^-FINE: (codes,); `most`: rows that there can be.
     """
 
     blocks: Blocks
-    count: int
+    layout: Layout
     clip: int
     begin: Integers
     most: int
     purpose: ClassVar[str] = "minimise a convex loss"
     norm: ClassVar[str] = "l2"
+
+    def __post_init__(self) -> None:
+        if self.blocks.longest() > self.layout.square:
+            raise PlanMismatch("blocks: a row has more weight than the price allows for")
 
     @property
     def size(self) -> int:
@@ -218,7 +134,7 @@ class ConvexLoss:
         """
         if relation is not Relation.ADD_REMOVE:
             raise PlanMismatch(f"relation={relation}: {self.purpose} is proved for one row added or removed")
-        square = self.clip**2 * self.count
+        square = self.clip**2 * self.layout.square
         return (isqrt(square - 1) >> TABLE_UNIT - SLOPE_UNIT) + 1
 
     def __call__(self, rows: Rows) -> LossOfRows:
@@ -230,7 +146,7 @@ class LossOfRows(Objective):
 
     def __init__(self, loss: ConvexLoss, rows: Rows) -> None:
         self._blocks, self._table, self._begin, self._rows = loss.blocks, slope_table(loss.clip), loss.begin, rows
-        self._count, self._most = loss.count, loss.most
+        self._layout, self._most = loss.layout, loss.most
         rising = np.diff(self._table)
         self._rising = np.concatenate([[0], rising, [0]])
         self._chords = np.maximum(steepest_chords(loss.clip), self._rising)
@@ -242,8 +158,8 @@ class LossOfRows(Objective):
         """Sum the slopes of rows by each coordinate, exactly, in 2^-(bits + STEP)."""
         if bits == FINE:
             high, low, _ = slope_sums(self._rows, self._slopes(np.asarray(theta, np.int64), self._rising))
-            parts = zip(*(self._blocks.collect(part).tolist() for part in (high, low)), strict=True)
-            return [(more << SPLIT) + less for more, less in parts]
+            whole = (high.astype(object) << SPLIT) + low.astype(object)
+            return [int(each) for each in self._blocks.collect(whole)]
         longer = bits - FINE
         exact = self._blocks.terms(np.array(theta, object)) + (self._begin.astype(object) << longer)
         rough, cut = np.array(exact / (1 << bits), np.float64), (1 << longer) - 1
@@ -261,7 +177,7 @@ class LossOfRows(Objective):
         """Yield what damped Newton steps come to, and where they do not do, what sure steps do: a public number."""
         drawn, weight = np.asarray(noise * 2.0 ** -(SLOPE_UNIT + DIGITS), np.float64), ridge * 2.0**-RIDGE
         theta, damped, near = np.zeros(self._blocks.size), 1.0, HALF * 2.0**-NEAR
-        limit = 2.0 ** (SUM_DIGITS - FINE) / (self._count + 1)
+        limit = 2.0 ** (SUM_DIGITS - FINE) / (self._layout.count + 1) / HEAVIEST
         with np.errstate(all="ignore"):
             for _ in range(TURNS):
                 theta = np.clip(theta, -limit, limit)
@@ -285,7 +201,7 @@ class LossOfRows(Objective):
         per_code = np.ldexp(high.astype(np.float64), SPLIT - FINE - STEP) + np.ldexp(
             low.astype(np.float64), -FINE - STEP
         )
-        rising = np.ldexp(self._blocks.collect(rises).astype(np.float64), -STEP)
+        rising = self._blocks.collect(np.ldexp(rises.astype(np.float64), -STEP), 2)
         return self._blocks.collect(per_code) + weight * theta + drawn, rising + weight
 
     def _newton(self, slopes: Slopes, left: Floats, diagonal: Floats, weight: float, enough: float) -> Floats:
@@ -339,12 +255,12 @@ class LossOfRows(Objective):
         let it be, in so long numbers that one of a public number of them is a minimum.
         """
         counted = self._slopes(np.zeros(self._blocks.size, np.int64), np.ones_like(self._rising))
-        counts = self._blocks.collect(slope_sums(self._rows, counted)[2]).tolist()
-        highest = [steepest(ridge, self._count, count) for count in counts]
+        squares = self._blocks.collect(slope_sums(self._rows, counted)[2].astype(object), 2).tolist()
+        highest = [steepest(ridge, self._layout.count, square) for square in squares]
         root, bits = _root(ridge, max(highest)), FINE + LONGER
         units = [high << STEP - RIDGE for high in highest]
         theta, far = [0] * len(units), [0] * len(units)
-        for _ in range(sure_turns(ridge, self._count, len(units), self._most)):
+        for _ in range(sure_turns(ridge, self._layout, len(units), self._most)):
             middle = [_nearest(root * at + off, root + 1) for at, off in zip(theta, far, strict=True)]
             left = gradient(self.slopes(middle, bits), middle, bits, noise, ridge)
             if sum(each * each for each in left) <= 1 << 2 * (bits + STEP - NEAR):

@@ -35,9 +35,9 @@ from training.learners.base.cut_points import (
 )
 from training.learners.base.private_learner import PrivateClassifier, PrivateLearner, PrivateRegressor
 from training.learners.boosting.defaults import strength as signal
+from training.learners.ebm.blocks import Layout
 from training.learners.ebm.class_scores import ClassScores
-from training.learners.ebm.convex import Layout
-from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults, ebm_defaults, pair_defaults
+from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults, ebm_defaults, pair_defaults, strength
 from training.learners.ebm.engines import check_engine, engine_rule
 from training.learners.ebm.model import Model
 from training.learners.ebm.noise import DEARER, Noise, convex_noise, noise_of, unit_near
@@ -181,7 +181,7 @@ class DPEBM(PrivateLearner):
             feature.bins - 1 if span is None or cuts.where == "declared" else cuts.bins
             for feature, span in zip(public.features, spans, strict=True)
         ]
-        return Layout.of(public.features, bins)
+        return Layout.of(public.features, bins, strength(public))
 
     def rounds_for(self, public: Public) -> int:
         """Return the number of epochs: `epochs`, or by the default rule."""

@@ -6,7 +6,8 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Relation
 from models.features.features import share_of_categories
 from training.learners.base.checks import check_word
-from training.learners.ebm.convex import Layout, is_sure
+from training.learners.ebm.blocks import Layout
+from training.learners.ebm.convex import is_sure
 from training.learners.ebm.defaults import strength
 from training.session.session import Public
 
@@ -49,5 +50,5 @@ def _lacking(public: Public, balance: float | None) -> str | None:
     if public.parts != 1:
         return "it is proved for rows that all weigh the same"
     widest = Layout.of(public.features, [feature.bins for feature in public.features])
-    fits = public.most <= MOST_ROWS and is_sure(widest.count, widest.most, public.most)
+    fits = public.most <= MOST_ROWS and is_sure(widest, public.most)
     return None if fits else "it takes fewer records"

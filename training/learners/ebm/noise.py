@@ -17,7 +17,7 @@ from dpserve_verify.privacy.budget import MAX_EPSILON, NANO, Relation, from_nano
 from dpserve_verify.privacy.events import MAX_NOISE
 from training.learners.base.cut_points import counted_numbers, counts_share
 from training.learners.boosting.defaults import strength
-from training.learners.ebm.convex import Layout
+from training.learners.ebm.blocks import Layout
 from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults, mu_of
 from training.learners.ebm.defaults import strength as told
 from training.session.reach import Norm
@@ -82,7 +82,7 @@ def convex_noise(unit: Decimal, sums: int, layout: Layout) -> ObjectivePerturbat
     """Return the noise of one convex fit that takes the place of so many sums."""
     noise = _gaussian(unit, Fraction(sums)).noise_multiplier
     curvature = min(MOST_CURVATURE, from_nano(max(1, int(CURVED * NANO / Fraction(noise)))))
-    return ObjectivePerturbation(noise, curvature, min(MAX_NOISE, NEARER * noise), layout.count, layout.most)
+    return ObjectivePerturbation(noise, curvature, min(MAX_NOISE, NEARER * noise), layout.square, layout.most)
 
 
 def count_rows(public: Public, counts: Sequence[Floats], noise: Noise) -> float:

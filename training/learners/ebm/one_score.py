@@ -12,7 +12,8 @@ from models.forms.additive import AdditiveEnsemble
 from models.parts.answers import Bends
 from training.learners.base.class_weights import class_weights, mean_weight
 from training.learners.boosting.probabilities import fit_bends
-from training.learners.ebm.convex import TABLE_UNIT, Blocks, ConvexLoss, Layout, term_variances
+from training.learners.ebm.blocks import Blocks, Layout, term_variances
+from training.learners.ebm.convex import TABLE_UNIT, ConvexLoss
 from training.learners.ebm.model import Model
 from training.learners.ebm.public_start import OFF_LOGITS, OFF_RANGES, ChanceSum, NumberSum, StartSum, moved_by
 from training.learners.ebm.queries import BandCounts, SquareSum
@@ -92,10 +93,10 @@ class OneScore(Model):
 
     def loss(self, layout: Layout) -> ConvexLoss:
         """Return the loss of all features together, from the constant on, clipped as residuals are."""
-        blocks = Blocks.of(self.public.features, layout)
+        blocks = Blocks.of(self.public.features, layout, self.counts)
         begin = np.zeros(blocks.width, np.int64)
         begin[: self.public.features[0].bins] = self._constant << FINE - SCORES.bit_length() + 1
-        return ConvexLoss(blocks, layout.count, round(self._clip * (1 << TABLE_UNIT)), begin, self.public.most)
+        return ConvexLoss(blocks, layout, round(self._clip * (1 << TABLE_UNIT)), begin, self.public.most)
 
     def minimise(self, loss: ConvexLoss, noise: ObjectivePerturbation, theta: Integers) -> None:
         """Take the features' terms from the noisy minimum of that loss."""

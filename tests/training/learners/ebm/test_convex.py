@@ -19,7 +19,17 @@ from dpserve_verify.privacy.events import Gaussian, PureDp
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from training.calibration.calibrate import rehearse
-from training.learners.ebm.convex import LEVELS, Blocks, Layout, term_variances
+from training.learners.ebm.blocks import (
+    BINS,
+    BINS_OF_MANY,
+    COARSE,
+    MUCH_FROM,
+    OF_TWO,
+    OF_WORDS,
+    Blocks,
+    Layout,
+    term_variances,
+)
 from training.learners.ebm.defaults import strength
 from training.learners.ebm.ebm import DPEBMClassifier
 from training.learners.ebm.engines import CONVEX_FROM, NUMBERS_FROM
@@ -125,15 +135,18 @@ def test_the_rule_takes_it_where_there_is_much_to_tell_and_more_of_numbers(facto
 def test_a_layout_is_fixed_before_cut_points_are():
     features = (*NUMBERS, CategoricalFeature("c", tuple(map(str, range(40)))))
     layout = Layout.of(features, [32, 2, 40])
-    assert layout.levels == (tuple(level for level in LEVELS if level < 22), (), ())
+    assert layout.levels == ((*COARSE, BINS), OF_TWO, OF_WORDS)
+    assert Layout.of(features, [32, 2, 40], MUCH_FROM).levels[0] == (*COARSE, BINS_OF_MANY)
+    assert Layout.of(features, [8, 2, 40]).levels[0] == (*COARSE[:2], BINS)
     for bins in (2, 32, 255):
         found = (NumericFeature("x", tuple(np.linspace(0, 1, bins + 1)[1:-1].tolist())), *features[1:])
-        blocks = Blocks.of(found, layout)
+        blocks = Blocks.of(found, layout, [np.linspace(0, 99, feature.bins) for feature in found])
         assert blocks.size <= layout.most
-        each = np.ones(blocks.size)
-        assert blocks.terms(each)[: found[0].bins].tolist() == [2.0 + len(layout.levels[0])] * found[0].bins
-        total = sum(blocks.terms(each)[place] for place in blocks.places)
-        assert total == layout.count
+        assert np.bincount(blocks.codes).max() <= layout.count
+        line = blocks.terms(np.eye(blocks.size)[1])[: found[0].bins]  # of many rows at high values
+        assert line[-1] == 0  # the missing value's is another
+        assert line[:-1].tolist() == sorted(line[:-1], reverse=True)
+        assert abs(line).max() <= COARSE[0].weight
 
 
 def test_bands_are_as_wide_as_the_noise_makes_them():
@@ -143,7 +156,7 @@ def test_bands_are_as_wide_as_the_noise_makes_them():
     for low, high in ((0, 33), (33, 36)):
         has = np.zeros((blocks.width, blocks.size))
         inside = (blocks.codes >= low) & (blocks.codes < high) & (blocks.coordinates > 0)
-        has[blocks.codes[inside], blocks.coordinates[inside]] = 1
+        has[blocks.codes[inside], blocks.coordinates[inside]] = blocks.weights[inside]
         spread = has @ np.linalg.inv(has.T @ (curved[:, None] * has) + 7.0 * np.eye(blocks.size))
         wanted[low:high] = 9.0 * (spread**2).sum(axis=1)[low:high]
     assert term_variances(blocks, curved, 7.0, 3.0) == pytest.approx(wanted)

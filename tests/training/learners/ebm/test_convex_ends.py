@@ -39,6 +39,7 @@ def rows_of(kind: str, count: int, features: tuple[Feature, ...] = FEATURES) -> 
     }[kind]
     if kind == ALIKE:
         codes[:] = 0
+        codes[0] = 4  # an eighth of the way: all coordinates of its arcs
     return Rows(codes, labels.astype(np.uint8), [feature.bins for feature in features])
 
 
@@ -65,8 +66,8 @@ def sure_turns_of(kind: str, count: int, monkeypatch) -> tuple[int, int]:
     monkeypatch.setattr(convex, "TURNS", 0)
     layout = Layout.of(FEATURES, [feature.bins - 1 for feature in FEATURES])
     blocks = Blocks.of(FEATURES, layout)
-    loss = ConvexLoss(blocks, layout.count, 1 << convex.TABLE_UNIT - 1, np.zeros(blocks.width, np.int64), count)
-    mechanism = ObjectivePerturbation(Decimal("0.6"), Decimal("0.55"), Decimal(20), layout.count, layout.most)
+    loss = ConvexLoss(blocks, layout, 1 << convex.TABLE_UNIT - 1, np.zeros(blocks.width, np.int64), count)
+    mechanism = ObjectivePerturbation(Decimal("0.6"), Decimal("0.55"), Decimal(20), layout.square, layout.most)
     scale = mechanism.check_scale(loss.sensitivity(Relation.ADD_REMOVE))
     noise, asked = sample_normals(scale, blocks.size), [0]
     slopes = LossOfRows.slopes
@@ -78,7 +79,7 @@ def sure_turns_of(kind: str, count: int, monkeypatch) -> tuple[int, int]:
     monkeypatch.setattr(LossOfRows, "slopes", counted)
     rows = loss(rows_of(kind, count))
     theta, bits = next(rows.candidates(noise, mechanism.ridge), (None, 0))
-    bound = convex.sure_turns(mechanism.ridge, layout.count, blocks.size, count)
+    bound = convex.sure_turns(mechanism.ridge, layout, blocks.size, count)
     if theta is not None:
         turns = asked[0]
         left = gradient(rows.slopes(theta, bits), theta, bits, noise, mechanism.ridge)
@@ -96,7 +97,7 @@ def test_sure_steps_end_within_their_public_number(kind, monkeypatch):
 def test_steps_of_three_times_the_length_that_is_proved_would_never_end(monkeypatch):
     true = convex.steepest
     monkeypatch.setattr(
-        convex, "steepest", lambda ridge, blocks, rows: ridge + (true(ridge, blocks, rows) - ridge) // 3
+        convex, "steepest", lambda ridge, blocks, squares: ridge + (true(ridge, blocks, squares) - ridge) // 3
     )
     turns, bound = sure_turns_of(ALIKE, 200, monkeypatch)
     assert turns > bound
@@ -108,7 +109,7 @@ def test_sums_of_scores_of_any_size_are_exact():
     blocks, clip = Blocks.of(FEATURES, layout), 1 << convex.TABLE_UNIT - 2
     begin = np.full(blocks.width, -3 << FINE - 3)
     rows = rows_of("by lot", 300)
-    loss, bits = ConvexLoss(blocks, layout.count, clip, begin, FEW_ROWS)(rows), FINE + convex.LONGER
+    loss, bits = ConvexLoss(blocks, layout, clip, begin, FEW_ROWS)(rows), FINE + convex.LONGER
     rng = np.random.default_rng(2)
     table, digits = convex.slope_table(clip).tolist(), bits - convex.FINER
     for size in (1.0, 40.0, 2.0**40):
@@ -134,7 +135,7 @@ def test_where_numbers_are_not_fine_enough_it_is_refused_and_never_chosen():
     learner.check(public)
     assert DPEBMClassifier().engine_of(public) == "convex"
     many = replace(public, most=1 << 34)
-    assert not convex.is_sure(9, 9 * convex.WIDEST, many.most)
+    assert not convex.is_sure(Layout.of(few, [2] * len(few)), many.most)
     with pytest.raises(InputError, match="fewer records"):
         learner.check(many)
     assert DPEBMClassifier().engine_of(many) == "epochs"

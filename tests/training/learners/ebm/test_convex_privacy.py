@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,10 +19,11 @@ from accountant.noise import objective as objectives
 from accountant.noise.objective import FINE, RELEASED, RIDGE, STEP, ObjectivePerturbation, gradient, sample_normals
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
-from models.features.features import BooleanFeature
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from training.jobs.draw_journal import _encode
 from training.learners.ebm import convex
-from training.learners.ebm.convex import Blocks, ConvexLoss, Layout
+from training.learners.ebm.blocks import EVERYBODY, Blocks, Each, Layout
+from training.learners.ebm.convex import ConvexLoss
 from training.rows.partitions.rows import FEW_ROWS, Rows
 from training.session.session import Public, Rehearsal, Session
 
@@ -37,12 +39,12 @@ def rows_of(points: list[tuple[int, int]]) -> Rows:
     return Rows(np.array([codes], np.uint8).reshape(1, -1), np.array(labels, np.uint8), [3])
 
 
-def loss_of(blocks: Blocks, count: int, clip: int = HALF) -> ConvexLoss:
-    return ConvexLoss(blocks, count, clip, np.zeros(blocks.width, np.int64), FEW_ROWS)
+def loss_of(blocks: Blocks, layout: Layout, clip: int = HALF) -> ConvexLoss:
+    return ConvexLoss(blocks, layout, clip, np.zeros(blocks.width, np.int64), FEW_ROWS)
 
 
 def mechanism_of(query: ConvexLoss, noise: str, curvature: str) -> ObjectivePerturbation:
-    return ObjectivePerturbation(Decimal(noise), Decimal(curvature), Decimal(100), query.count, query.size)
+    return ObjectivePerturbation(Decimal(noise), Decimal(curvature), Decimal(100), query.layout.square, query.size)
 
 
 def price(mechanism: ObjectivePerturbation, order: float) -> float:
@@ -72,12 +74,13 @@ def log_density(points, blocks: Blocks, mechanism, query, grid: list[np.ndarray]
     noise = [ridge * each for each in grid]
     curved = np.zeros((*grid[0].shape, blocks.size, blocks.size)) + ridge * np.eye(blocks.size)
     for code, label in points:
-        has = [int(at) for at, of in zip(blocks.coordinates, blocks.codes, strict=True) if of == code]
-        slope, rise = slopes_at(table, sum(grid[at] for at in has), label)
-        for at in has:
-            noise[at] = noise[at] + slope
+        entries = zip(blocks.coordinates.tolist(), blocks.codes.tolist(), blocks.weights.tolist(), strict=True)
+        has = {at: weight for at, of, weight in entries if of == code}
+        slope, rise = slopes_at(table, sum(weight * grid[at] for at, weight in has.items()), label)
+        for at, weight in has.items():
+            noise[at] = noise[at] + weight * slope
         for one, other in product(has, has):
-            curved[..., one, other] += rise
+            curved[..., one, other] += has[one] * has[other] * rise
     return sum(norm.logpdf(each, scale=scale) for each in noise) + np.log(np.linalg.det(curved))
 
 
@@ -91,15 +94,16 @@ def divergence(one, other, order: float, axes: list[np.ndarray]) -> float:
 
 
 CASES = [("2", "0.16"), ("0.7", "0.48"), ("4", "1"), ("20", "1")]
-LINE = Blocks(np.zeros(3, np.int64), np.arange(3), np.zeros(1, np.int64), 1, 3)  # one coordinate
+NOWHERE = np.zeros(1, np.int64)
+LINE = Blocks(np.zeros(3, np.int64), np.arange(3), np.full(3, EVERYBODY), NOWHERE, 1, 3)  # everybody's coordinate alone
 LAYOUT = Layout.of(FEATURES, [2])
-ONE = loss_of(LINE, 1)
-BOTH = loss_of(Blocks.of(FEATURES, LAYOUT), LAYOUT.count)  # a constant and the feature's codes
+ONE = loss_of(LINE, Layout((), 1))
+BOTH = loss_of(Blocks.of(FEATURES, LAYOUT), LAYOUT)  # a constant and the feature's codes
 
 
 def worst(noise: str, curvature: str, clip: int = HALF, most: int = 2) -> dict[float, float]:
     """Of each order: the largest divergence over its price, over neighbours of few rows of one coordinate."""
-    query, found = loss_of(LINE, 1, clip), dict.fromkeys(ORDERS, 0.0)
+    query, found = loss_of(LINE, ONE.layout, clip), dict.fromkeys(ORDERS, 0.0)
     mechanism = mechanism_of(query, noise, curvature)
     width = 14 * scale_of(mechanism, query) * (1 + 20 / float(noise)) / (mechanism.ridge / 2**RIDGE)
     grid = np.linspace(-width, width, 40_001)
@@ -130,20 +134,51 @@ def test_without_the_price_of_curvature_it_would_be_seen(monkeypatch):
     assert max(worst("20", "1").values()) > 1.02
 
 
-def test_no_exact_loss_of_two_coordinates_is_above_its_price():
-    blocks = Blocks(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]), np.zeros(1, np.int64), 2, 3)  # 1: both of them
-    query = loss_of(blocks, 2)
+def of_two_coordinates(layout: Layout) -> float:
+    """The largest divergence over its price of a row more that has both coordinates, one at a part of its weight."""
+    codes, weights = np.array([0, 1, 1, 2]), np.array([EVERYBODY, EVERYBODY, -EVERYBODY // 2, EVERYBODY // 2])
+    query = loss_of(Blocks(np.array([0, 0, 1, 1]), codes, weights, NOWHERE, 2, 3), layout)
     mechanism = mechanism_of(query, "1", "0.4")
     width = 14 * scale_of(mechanism, query) / (mechanism.ridge / 2**RIDGE)
     axis = np.linspace(-width, width, 801)
     grid = list(np.meshgrid(axis, axis, indexing="ij"))
     less = [(0, 0), (2, 1)]
-    densities = [log_density(each, blocks, mechanism, query, grid) for each in (less, [*less, (1, 1)])]
-    losses = [
+    densities = [log_density(each, query.blocks, mechanism, query, grid) for each in (less, [*less, (1, 1)])]
+    return max(
         divergence(one, other, order, [axis, axis]) / price(mechanism, order)
         for order, (one, other) in product((1.5, 3.0, 8.0), (densities, densities[::-1]))
-    ]
-    assert 0.5 < max(losses) <= 1
+    )
+
+
+def test_no_exact_loss_of_two_weighed_coordinates_is_above_its_price(monkeypatch):
+    """And is, where a row is twice as long as the price says."""
+    right = Layout(((Each(EVERYBODY // 2),),), 2)
+    assert right.square == EVERYBODY**2 + (EVERYBODY // 2) ** 2
+    assert 0.5 < of_two_coordinates(right) <= 1
+    monkeypatch.setattr(Blocks, "longest", lambda blocks: 0)  # else it is refused
+    half = SimpleNamespace(square=right.square // 4, count=right.count)
+    assert of_two_coordinates(half) > 1.5
+
+
+NUMBERS = tuple(NumericFeature("x", tuple(map(float, range(cuts)))) for cuts in (1, 4, 11, 31, 254))
+
+
+def test_no_row_is_longer_than_its_layout_says():
+    """Every code of every kind of feature, as the entries have it; and weights twice as large are refused."""
+    for found in (NUMBERS, tuple(reversed(NUMBERS)), (*FEATURES, CategoricalFeature("c", ("a", "b", "c")))):
+        layout = Layout.of(found, [31] * len(found))  # public before cut points are: as many bins of each number
+        seen = [np.random.default_rng(0).normal(20, 30, feature.bins) for feature in found]
+        blocks, length = Blocks.of(found, layout, seen), 0
+        for place, feature in zip(blocks.places.tolist(), found, strict=True):
+            codes = range(place, place + feature.bins)
+            length += max(sum(w**2 for w in blocks.weights[blocks.codes == code].tolist()) for code in codes)
+        assert 0 < length <= layout.square
+        assert blocks.longest() == length
+        loss = loss_of(blocks, layout)
+        assert loss.sensitivity(Relation.ADD_REMOVE) * 2.0**-objectives.SLOPE_UNIT >= length**0.5 / 2
+        assert np.bincount(blocks.codes).max() <= layout.count
+        with pytest.raises(PlanMismatch, match="more weight"):
+            loss_of(replace(blocks, weights=2 * blocks.weights), layout)
 
 
 def best(s: float, k: float, m: float, removed: bool, steps: int = 25) -> float:
@@ -294,7 +329,7 @@ def test_answers_whose_exact_minima_are_the_same_are_so_near(turns, monkeypatch)
 def test_slopes_are_the_same_by_either_way_and_by_the_definition():
     blocks, points = BOTH.blocks, [(code, label) for code in (0, 1, 2) for label in (0, 1)] * 3
     begin = np.array([1, 1, 1]) << FINE - 2
-    loss = ConvexLoss(blocks, LAYOUT.count, HALF, begin, FEW_ROWS)(rows_of(points))
+    loss = ConvexLoss(blocks, LAYOUT, HALF, begin, FEW_ROWS)(rows_of(points))
     theta = [int(each) for each in np.random.default_rng(1).normal(0, 2.0**FINE, blocks.size)]
     theta[1] = 40 << FINE  # beyond the table
     fast, long = loss.slopes(theta, FINE), loss.slopes([each << convex.LONGER for each in theta], FINE + convex.LONGER)
@@ -302,7 +337,7 @@ def test_slopes_are_the_same_by_either_way_and_by_the_definition():
     scores = (blocks.terms(np.array(theta)) + begin) / 2.0**FINE
     terms = [slopes_at(convex.slope_table(HALF), scores[code], label)[0] for code, label in points]
     wanted = sum(terms)
-    assert fast[0] / 2.0 ** (FINE + STEP) == pytest.approx(wanted, rel=1e-9)
+    assert fast[0] / 2.0 ** (FINE + STEP) == pytest.approx(EVERYBODY * wanted, rel=1e-9)
     assert any(gradient(fast, theta, FINE, np.zeros(blocks.size, np.int64), 1024))
 
 
