@@ -53,9 +53,11 @@ class Arc:
     most_of_row: ClassVar[int] = 2
 
     def widest(self, codes: int) -> int:
+        """Return its two coordinates, and the missing value's."""
         return 3
 
     def entries(self, where: Floats, codes: int) -> Integers:
+        """Return two entries of each value, and one of the missing one."""
         turned, values = np.pi * self.half_turns * where, np.arange(codes - 1)
         along, across = (np.trunc(self.weight * of(turned)).astype(np.int64) for of in (np.cos, np.sin))
         entries = [np.stack([np.full_like(values, at), values, part]) for at, part in enumerate((along, across))]
@@ -71,9 +73,11 @@ class Groups:
     most_of_row: ClassVar[int] = 1
 
     def widest(self, codes: int) -> int:
+        """Return one for each group, and the missing value's."""
         return self.groups + 1
 
     def entries(self, where: Floats, codes: int) -> Integers:
+        """Return one entry of each code, at its group."""
         group = np.append((where * self.groups).astype(np.int64), self.groups)
         return np.stack([group, np.arange(codes), np.full(codes, self.weight)])
 
@@ -86,9 +90,11 @@ class Each:
     most_of_row: ClassVar[int] = 1
 
     def widest(self, codes: int) -> int:
+        """Return one for each code."""
         return codes
 
     def entries(self, where: Floats, codes: int) -> Integers:
+        """Return one entry of each code, at its own."""
         own = np.arange(codes)
         return np.stack([own, own, np.full(codes, self.weight)])
 
@@ -101,9 +107,11 @@ class Sides:
     most_of_row: ClassVar[int] = 1
 
     def widest(self, codes: int) -> int:
+        """Return that of both sides, and the other's."""
         return 2
 
     def entries(self, where: Floats, codes: int) -> Integers:
+        """Return one entry of each code, of the first below 0."""
         own = np.arange(codes)
         return np.stack([own // 2, own, np.where(own == 0, -self.weight, self.weight)])
 
@@ -171,9 +179,11 @@ class Blocks:
         first = np.arange(widths[0])
         parts, size = [np.stack([0 * first, first, 0 * first + EVERYBODY])], 1
         for at, (levels, codes, place) in enumerate(zip(layout.levels, widths, places, strict=False)):
-            where = _where(counts[at][:-1] if counts else np.zeros(codes - 1))
+            share = np.full(codes - 1, 1 / max(1, codes - 1))
+            if counts and (seen := np.maximum(counts[at][:-1], 0)).any():
+                share = MASS * seen / seen.sum() + (1 - MASS) * share
             for level in levels:
-                entries = level.entries(where, codes)
+                entries = level.entries(np.cumsum(share) - share / 2, codes)
                 parts.append(entries + np.array([[size], [place], [0]]))
                 size += int(entries[0].max()) + 1
         coordinates, own, weights = np.concatenate(parts, axis=1)
@@ -195,13 +205,6 @@ class Blocks:
         found = np.zeros(self.size, sums.dtype)
         np.add.at(found, self.coordinates, self.weights**power * sums[self.codes])
         return found
-
-
-def _where(counts: Floats) -> Floats:
-    """Return where values stand among rows, from 0 to 1, by their noisy counts."""
-    seen, even = np.maximum(counts, 0), np.full(counts.size, 1 / max(1, counts.size))
-    share = MASS * seen / seen.sum() + (1 - MASS) * even if seen.any() else even
-    return np.cumsum(share) - share / 2
 
 
 def term_variances(blocks: Blocks, curved: Floats, ridge: float, deviation: float) -> Floats:
