@@ -8,8 +8,8 @@ from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from models.explain.vega import to_svg
-from models.explain.vega_panels import DARK, LIGHT, Panel, single
+from models.explain.svg import to_page_svg
+from models.explain.vega_panels import DARK, LIGHT, Panel
 
 SCRIPT = """
 const tip = document.getElementById("tip");
@@ -87,7 +87,6 @@ PAGE = """<!doctype html>
 <script>{script}</script>
 </html>
 """
-ADDRESSES = (' xmlns="http://www.w3.org/2000/svg"', ' xmlns:xlink="http://www.w3.org/1999/xlink"')
 KEYS = (
     '<p class="quiet screen">Point at a curve or bar for its numbers, or focus it with Tab and use the arrow keys.</p>'
 )
@@ -115,10 +114,7 @@ def panels_page(title: str, notes: Sequence[str], panels: Iterable[Panel], below
 def figure(panel: Panel, mark: str = "", below: str = "") -> str:
     """Return a drawing that can be pointed at and reached with the keyboard; `mark`: its name for links."""
     name = f' id="{escape(mark)}"' if mark else ""
-    drawn = to_svg(single(panel)).replace("<svg ", f'<svg role="img" aria-label="{escape(panel.name)}" ', 1)
-    for address in ADDRESSES:  # names of XML, which HTML need not be told
-        drawn = drawn.replace(address, "", 1)
-    return f'<figure{name} aria-label="{escape(panel.name)}">{drawn}{below}</figure>'
+    return f'<figure{name} aria-label="{escape(panel.name)}">{to_page_svg(panel)}{below}</figure>'
 
 
 def grid(figures: Iterable[str]) -> str:

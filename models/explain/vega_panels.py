@@ -7,14 +7,15 @@ words as the mark's description, which becomes its `aria-label`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from math import sqrt
 from typing import Any
 
 from models.explain.explain import Bin
-from models.explain.vega_parts import CONFIG, Spec, amount, ends, tick_words
+from models.explain.vega_parts import CONFIG, Spec, amount, ends, plain_tick, tick_text, tick_words
 from models.features.features import NumericFeature
 
 WIDTH, GAP, COLUMNS = 340, 30, 3  # pixels: of a panel, between panels; panels of a line
@@ -58,6 +59,7 @@ class Panel:
     height: int
     spec: Spec
     labels: tuple[str, ...] = ()  # of the places to point at, in the order in which they are drawn
+    tick_text: Callable[[float, str], str] = plain_tick  # of a number on the axis across, and that number as written
 
 
 def reach(curves: Sequence[Sequence[Bin]]) -> Scale:
@@ -117,7 +119,8 @@ def curve_panel(
     layers.append(hits(inner, {"x": x, "x2": {"field": "to"}, **_span("y", 0, PLOT + STRIP)}, colours))
     beside_plot = {**_span("x", SLOT - 16, SLOT + 16), **_span("y", 0, PLOT + STRIP)}
     layers.append(hits([{"says": texts[-1]}], beside_plot, colours))
-    return replace(frame_panel(feature.name, note, PLOT + STRIP, layers, colours), labels=tuple(labels))
+    framed = frame_panel(feature.name, note, PLOT + STRIP, layers, colours)
+    return replace(framed, labels=tuple(labels), tick_text=partial(tick_text, feature, crowded))
 
 
 def widen(spans: Sequence[Scale], least: float) -> list[Scale]:
@@ -215,11 +218,6 @@ def class_palette(count: int) -> list[str]:
     if count <= len(CLASSES):
         return list(CLASSES[:count])
     return [f"hsl({360 * at // count}, 65%, 45%)" for at in range(count)]
-
-
-def single(panel: Panel) -> Spec:
-    """Return a panel for a page, whose style gives the colours."""
-    return {"config": CONFIG, "background": None, "padding": 0, **panel.spec}
 
 
 def gallery(title: str, notes: Sequence[str], panels: Sequence[Panel]) -> Spec:

@@ -55,6 +55,20 @@ def tick_words(feature: NumericFeature) -> str:
     return f"utcFormat(datum.value * 1000, '{'%H:%M' if feature.kind == 'time' else '%Y-%m-%d %H:%M'}')"
 
 
+def plain_tick(number: float, written: str) -> str:
+    """Return a number on an axis as it is written."""
+    return written
+
+
+def tick_text(feature: NumericFeature, crowded: float, number: float, written: str) -> str:
+    """Return a place on the axis as `tick_words` has Vega write it; beyond `crowded` nothing."""
+    if number > crowded:
+        return ""
+    if not isinstance(feature, CalendarFeature):
+        return written
+    return feature.text(number).replace("T", " ")[: 5 if feature.kind == "time" else 16]
+
+
 def amount(number: float, sign: str = "+") -> str:
     """Write three digits that count, and all of a whole part."""
     form = f"{number:{sign},.0f}" if abs(number) >= 1000 else f"{number:{sign}.3g}"

@@ -8,8 +8,8 @@ from starlette.types import Scope
 
 Headers = list[tuple[bytes, bytes]]
 
-# Pages run our own files alone: no inline script or style, no eval, no address outside. Vega draws with its interpreter
-# of expressions, which needs no eval; images made on the page are data: or blob:.
+# Pages run our own files alone: no inline script or style, no eval, no address outside. Images
+# made on the page are data: or blob:.
 PAGE_POLICY = (
     b"default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; form-action 'self'; "
     b"frame-ancestors 'none'"

@@ -32,6 +32,7 @@ from models.store.bundle import CHAMPION, ModelStore
 from models.store.since import growth_since
 from models.worth.stated import report_of
 from models.worth.statements import judgements, mark, pick_judgement, worths
+from serving.http.compression import pack
 from serving.http.rights import LISTED, NOTHING, READS, may_model, seen_models
 from serving.http.routes import Door, access, in_snapshot, in_thread, state
 from serving.operations.placing import NO_REASON
@@ -385,7 +386,9 @@ async def shapes(request: Request) -> Response:
     after, own = query_int(request, "after", 0), query_int(request, "own", 0) > 0
     served = await _requested_model(request)
     picture = await in_thread(ui_shapes.picture, served.verified.ensemble, after, own)
-    return json_response({"model": served.reference, **picture})
+    answer = json_response({"model": served.reference, **picture})
+    raw, encoding = pack(bytes(answer.body), request.headers.get("accept-encoding", ""))
+    return Response(raw, media_type=answer.media_type, headers={"Vary": "Accept-Encoding", **encoding})
 
 
 async def trust(request: Request) -> Response:

@@ -30,6 +30,7 @@ COUNTED = """for (const kind of ["click", "change"]) addEventListener(kind, ({ta
   if (!counted[kind].includes(one)) counted[kind].push(one);
   sessionStorage.counted = JSON.stringify(counted);
 }, true);"""
+MOST_BYTES = 150_000  # of a page with all that it loads, in a browser that kept nothing
 PATIENCE = 120_000  # ms: a way out and not a claim, however busy the machine is
 
 expect.set_options(timeout=PATIENCE)
@@ -74,6 +75,15 @@ def sign_in(page: Page, server: Server, scope: str = "admin", path: str = "/ui")
     page.get_by_role("button", name="Sign in").click()
     page.wait_for_url(f"**{path}")
     return page
+
+
+def cold(page: Page) -> list[int]:
+    """From now on this page keeps nothing of what it loads; what comes is listed, in bytes on the wire."""
+    weight, session = list[int](), page.context.new_cdp_session(page)
+    session.on("Network.loadingFinished", lambda ended: weight.append(int(ended["encodedDataLength"])))
+    session.send("Network.enable")
+    session.send("Network.setCacheDisabled", {"cacheDisabled": True})
+    return weight
 
 
 def as_new(page: Page, server: Server, scope: str | None = None, dark: bool = False, phone: bool = False) -> Page:

@@ -10,11 +10,12 @@ from typing import Any
 from models.explain.explain import Bin, PairShape, Shape, pair_shapes, spoken_for, unit
 from models.explain.heat import heat_panels_of
 from models.explain.shapes import class_key, feature_groups, group_panels, importance_panel
-from models.explain.vega_panels import PAGE, Panel, bar_panel, reach, single
+from models.explain.svg import to_page_svg
+from models.explain.vega_panels import PAGE, Panel, bar_panel, reach
 from models.features.features import CALENDAR, CalendarFeature, CategoricalFeature, Feature, NumericFeature
 from models.forms.ensemble import Ensemble
 
-FEATURES = 24  # drawn at a time
+FIRST, FEATURES = 8, 24  # features of the first part, and of each further one
 VOTES, HEAVIEST = 200, 10  # of the table, of the drawing
 IMPORTANCES = 8  # bars; the table has them all
 LONG_NAMES = 190  # pixels for what a vote asks
@@ -24,9 +25,9 @@ STEPS = 200  # of a slider from end to end
 
 
 def picture(ensemble: Ensemble, after: int = 0, own: bool = False) -> dict[str, Any]:
-    """Return what FEATURES features from `after` on add, the most important first: of each its drawing and its numbers,
-    in `unit`; `next`: where the rest begins. A model that is no sum over features has importances and texts alone.
-    `own`: each feature on a scale of its own.
+    """Return what the features from `after` on add, FIRST or FEATURES of them, the most important first: of each its
+    drawing and its numbers, in `unit`; `next`: where the rest begins. A model that is no sum over features has
+    importances and texts alone. `own`: each feature on a scale of its own.
     """
     factor = ensemble.link if ensemble.in_votes else 1.0  # of others they are in it already
     of = ensemble.score_unit or unit(ensemble)
@@ -45,12 +46,13 @@ def picture(ensemble: Ensemble, after: int = 0, own: bool = False) -> dict[str, 
     summed = ensemble.as_sum()
     groups = feature_groups(summed, factor)
     every_scale = reach([shape.bins for group in groups for shape in group])
-    shown = groups[after : after + FEATURES]
+    end = after + FEATURES if after else FIRST
+    shown = groups[after:end]
     scales = [reach([shape.bins for shape in group]) if own else every_scale for group in shown]
     panels = group_panels(summed, shown, scales, of, PAGE)
     rest = {
         "features": [_feature(group, panel) for group, panel in zip(shown, panels, strict=True)],
-        "next": after + FEATURES if len(groups) > after + FEATURES else None,
+        "next": end if len(groups) > end else None,
         "of": len(groups),
     }
     if after:
@@ -62,8 +64,8 @@ def picture(ensemble: Ensemble, after: int = 0, own: bool = False) -> dict[str, 
 
 
 def _drawing(panel: Panel) -> dict[str, Any]:
-    """Return a panel for a page: its Vega-Lite specification, and the label of each place to point at, in order."""
-    return {"spec": single(panel), "places": panel.labels}
+    """Return a panel for a page: its drawing as SVG, and the label of each place to point at, in order."""
+    return {"svg": to_page_svg(panel), "places": panel.labels}
 
 
 def _pair(shape: PairShape, panel: Panel) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-// The pictures of a model: fetched as Vega-Lite specifications, and drawn, once they come near the screen. Under each a
-// table of the same figures, for whoever does not see it. Their colours are the page's own, by name.
+// The pictures of a model: fetched as SVG once they come near the screen. Under each a table of the same figures, for
+// whoever does not see it. Their colours are the page's own, by name.
 
 const model = document.getElementById("model").dataset;
 const room = document.getElementById("plots");
-// Features drawn before more are asked for: one row of them, where there are many; else a few more rather than a button.
-const FIRST = "few" in room.dataset ? 3 : matchMedia("(max-width: 46rem)").matches ? 4 : 12;
-const SPARE = "few" in room.dataset ? 0 : 3;
+// Features drawn before more are asked for: where there are many, as fill a row; else a few more rather than a button.
+const few = "few" in room.dataset, ROW = 3;
+const FIRST = matchMedia("(max-width: 46rem)").matches ? 4 : 12, SPARE = 3;
 const DAY = 86_400_000; // milliseconds
 const tip = document.createElement("div");
 let [own, features, record, found] = [false, [], null, null];
@@ -20,15 +20,6 @@ function element(tag, attributes = {}, ...children) {
   return made;
 }
 
-function script(address) {
-  return new Promise((resolve, reject) => {
-    const made = element("script", { src: address });
-    made.addEventListener("load", resolve);
-    made.addEventListener("error", () => reject(new Error("the drawing library did not load")));
-    document.head.append(made);
-  });
-}
-
 async function fetched(after) {
   const answer = await fetch(`${model.at}/shapes?after=${after}${own ? "&own=1" : ""}`, { headers: { Accept: "application/json" } });
   if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
@@ -36,11 +27,10 @@ async function fetched(after) {
 }
 
 // `chosen`: what a click on a place does, given its label.
-async function draw(frame, { spec, places }, chosen) {
-  const options = { mode: "vega-lite", actions: false, renderer: "svg", ast: true, defaultStyle: false, tooltip: false };
+function draw(frame, { svg, places }, chosen) {
   const inside = element("div", { "aria-hidden": "true" }); // the frame is named, and the table has the figures
+  inside.innerHTML = svg; // the server's own, with every name escaped
   frame.replaceChildren(inside);
-  await vegaEmbed(inside, spec, options);
   inside.querySelectorAll("path[aria-label]").forEach((hit, at) => {
     hit.dataset.place = places[at] ?? "";
     hit.addEventListener("pointerenter", () => point(hit));
@@ -81,7 +71,7 @@ function tableOf(title, head, rows) {
 function card(feature) {
   const frame = element("div", { class: "frame", role: "img", "aria-label": described(feature) });
   const heading = element("div", { class: "between" }, element("h3", { class: "away" }, feature.feature), ...editing(feature.feature));
-  return { feature, frame, node: element("figure", { class: "card plot" }, heading, frame, featureTable(feature)) };
+  return { feature, frame, node: element("figure", { class: "card plot", "data-feature": feature.feature }, heading, frame, featureTable(feature)) };
 }
 
 // The way to the page that changes it, for whoever may.
@@ -106,8 +96,8 @@ function featureTable(feature) {
   return figures(`Figures of ${feature.feature}`, head, () => bins.map(row));
 }
 
-async function drawFeature({ feature, frame }) {
-  await draw(frame, feature.drawing, (label) => put(feature, label));
+function drawFeature({ feature, frame }) {
+  draw(frame, feature.drawing, (label) => put(feature, label));
   if (record) mark({ feature, frame });
 }
 
@@ -195,9 +185,8 @@ function together(maps) {
   const words = "Beside what each adds by itself: blue adds, orange takes away, pale is within two standard errors of the noise.";
   const all = element("div", { class: "plot-grid" }, ...maps.map((each) => each.node));
   const heading = element("h3", { id: "together-h" }, "What two features add together"), says = element("p", { class: "quiet small" }, words);
-  if (!("few" in room.dataset)) return element("section", { "aria-labelledby": "together-h" }, heading, says, all);
+  if (!few) return element("section", { "aria-labelledby": "together-h" }, heading, says, all);
   const folded = element("details", { class: "card" }, element("summary", {}, heading), says, all);
-  folded.addEventListener("toggle", () => drawWide(maps), { once: true }); // what is folded has no width to be drawn in
   return folded;
 }
 
@@ -224,7 +213,7 @@ let next = null;
 
 // So many more features; those that the server has not given yet are fetched when they are needed.
 async function add(count) {
-  if (waiting.length < count && next !== null) {
+  while (waiting.length < count && next !== null) {
     const part = await fetched(next);
     waiting.push(...part.features);
     next = part.next;
@@ -235,7 +224,7 @@ async function add(count) {
   const left = found.of - features.length;
   more.hidden = left === 0;
   more.textContent = `Show ${Math.min(left, 24)} more of ${found.of} features`;
-  await Promise.all(cards.map(drawFeature));
+  cards.forEach(drawFeature);
 }
 
 // The features that are drawn already, on another scale.
@@ -252,29 +241,25 @@ async function rescale(chosen) {
       else waiting.push(feature);
     }
   }
-  await Promise.all(features.map(drawFeature));
+  features.forEach(drawFeature);
 }
 
 more.addEventListener("click", () => add(24));
 
-const drawWide = (wide) => Promise.all(wide.map(({ frame, drawing }) => draw(frame, drawing)));
-
 async function start() {
   found = await fetched(0);
-  await script(model.vega);
-  await script(model.vegalite);
-  await script(model.embed);
   document.getElementById("plots-wait").remove();
   tip.className = "plot-tip";
   tip.hidden = true;
   document.body.append(tip);
   const wide = [...(found.matters ? [importances()] : []), ...(found.votes?.drawing ? [votes()] : []), ...(found.keys ?? []).map(key)];
-  const pair = element("div", { class: wide.length > 1 ? "plot-pair" : "" }, ...wide.map((each) => each.node));
   const maps = (found.pairs ?? []).map(pairMap);
-  room.append(pair, ...(found.trees ? [trees()] : [controls(), grid, more, ...(maps.length ? [together(maps)] : [])]));
+  for (const { frame, drawing } of [...wide, ...maps]) draw(frame, drawing);
+  grid.append(...wide.map((each) => each.node));
+  room.append(...(found.trees ? [grid, trees()] : [controls(), grid, more, ...(maps.length ? [together(maps)] : [])]));
   [waiting, next] = [found.features, found.next];
-  if (!("few" in room.dataset)) wide.push(...maps);
-  await Promise.all([drawWide(wide), add(found.of <= FIRST + SPARE ? found.of : FIRST)]);
+  if (few) await add(Math.max(1, ROW - wide.length));
+  else await add(found.of <= FIRST + SPARE ? found.of : FIRST);
   room.setAttribute("aria-busy", "false");
 }
 

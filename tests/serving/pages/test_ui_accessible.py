@@ -14,9 +14,11 @@ import owners
 import pytest
 from browser import (
     DESK,
+    MOST_BYTES,
     PHONE,
     SERIOUS,
     chromium,
+    cold,
     new_page,
     no_faults,
     no_serious_findings,
@@ -187,12 +189,21 @@ def test_a_control_that_no_key_comes_to_is_found(page):
     assert unreached(page) == []
 
 
+@pytest.fixture(scope="module")
+def weight(page):
+    return cold(page)
+
+
 @pytest.mark.parametrize("path", EXAMPLES)
-def test_page_is_for_everybody(page, server, path):
+def test_page_is_for_everybody(page, server, path, weight):
     page.emulate_media(color_scheme="light")
     page.set_viewport_size(DESK)
-    assert page.goto(address(server, path)).status == 200
+    where = address(server, path)
+    weight.clear()
+    assert page.goto(where).status == 200
+    page.evaluate("scrollTo(0, document.body.scrollHeight), scrollTo(0, 0)")
     page.wait_for_timeout(200)  # what a script adds is looked at as well
+    assert 0 < sum(weight) <= MOST_BYTES
     no_serious_findings(page)
     assert unreached(page) == []
     page.emulate_media(color_scheme="dark")
