@@ -115,7 +115,8 @@ def _rect(mark: Spec, at: Mapping[str, Any], encoding: Spec, row: Row) -> str:
     (left, right), (top, foot) = sorted((at["x"], at["x2"])), sorted((at["y"], at["y2"]))
     says = row[encoding["description"]["field"]] if "description" in encoding else None
     d = f"M{_short(left)},{_short(top)}H{_short(right)}V{_short(foot)}H{_short(left)}Z"
-    return _tag("path", {"aria-label": says, "d": d, **_paint(mark, encoding, row)})
+    role = None if says is None else "graphics-symbol"
+    return _tag("path", {"role": role, "aria-label": says, "d": d, **_paint(mark, encoding, row)})
 
 
 def _rule(mark: Spec, at: Mapping[str, Any], encoding: Spec, row: Row) -> str:

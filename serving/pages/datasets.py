@@ -31,7 +31,6 @@ from serving.pages.parts import burndown_chart
 from serving.pages.parts.blocks import blocks_of
 from serving.pages.parts.burndown import Point, by_model, history
 from serving.pages.parts.ui import form_fields, page, see_other
-from serving.process.config.settings import ServerSettings
 from serving.wire import lists
 from serving.wire.request_bodies import known_query, query_int
 from training.datasets.drafts.sample import sample_folder
@@ -55,7 +54,7 @@ RELATIONS = {
 
 def offers() -> dict[str, Any]:
     """Return what a page needs that offers to upload a file or to take the sample."""
-    return {"most": ServerSettings().upload_bytes, "has_sample": sample_folder() is not None}
+    return {"has_sample": sample_folder() is not None}
 
 
 async def datasets(request: Request) -> Response:

@@ -24,6 +24,7 @@ from accountant.system import extensions
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.privacy.budget import percent_words
 from models.worth.words import short_figures
+from serving.http.compression import pack
 from serving.http.rights import JOBS, READS
 from serving.pages.parts import static_files
 from serving.pages.parts.places import Place
@@ -142,7 +143,9 @@ def page(
     request: Request, template: str, *, status: int = 200, refusal: DpserveError | None = None, **context: Any
 ) -> Response:
     """Render a template as a page for the caller alone: no cache may keep it. `refusal`: why what was asked for was not
-    done: the page has its status, its words as `problem`, and the trail has its code.
+    done: the page has its status, its words as `problem`, and the trail has its code. What a link leads to is packed:
+    another site's link brings no cookie, so nobody measures what is on it by words of his own; a token that was made is
+    an answer to a form, and is not.
     """
     if refusal is not None:
         note_refusal(refusal)
@@ -155,7 +158,10 @@ def page(
     text = TEMPLATES.get_template(template).render(
         {"status": status, "problem": "" if refusal is None else refusal.message, **frame, **context}
     )
-    return HTMLResponse(text, status, headers={"Cache-Control": "no-store", "Vary": "Cookie"})
+    accepted = request.headers.get("accept-encoding", "") if request.method == "GET" else ""
+    raw, encoding = pack(text.encode(), accepted)
+    headers = {"Cache-Control": "no-store", "Vary": "Cookie, Accept-Encoding", **encoding}
+    return HTMLResponse(raw, status, headers=headers)
 
 
 def _may(access: Access | None) -> Mapping[str, bool]:

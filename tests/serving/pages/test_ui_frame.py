@@ -189,6 +189,21 @@ def test_pages_are_kept_by_nobody(empty):
     assert empty.page("/ui", "train").headers["cache-control"] == "no-store"
 
 
+def test_a_page_is_packed_and_the_answer_to_a_form_is_not(empty):
+    """What an answer to a form says, a token that was made say, is never packed beside words of somebody else."""
+    cookie = f"dpserve={empty.secrets['admin']}"
+    packed, plain = (
+        empty.ask("GET", "/ui", {**PAGE, "Cookie": cookie, "Accept-Encoding": coding})
+        for coding in ("gzip", "identity")
+    )
+    assert packed.headers["content-encoding"] == "gzip"
+    assert "Accept-Encoding" in packed.headers["vary"]
+    assert int(packed.headers["content-length"]) < len(plain.content) / 2
+    assert packed.text == plain.text, "its words are the same"
+    made = empty.send("/ui/tokens", name="packed", scopes="predict")
+    assert "content-encoding" not in made.headers
+
+
 # Nothing there yet
 
 
