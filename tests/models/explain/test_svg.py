@@ -67,7 +67,7 @@ def corner(box):
     return x + at[0], y + at[1], edges["H"], edges["V"]
 
 
-@pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel.name)
+@pytest.mark.parametrize("panel", list(panels()), ids=lambda panel: panel.name)
 def test_a_page_draws_what_a_file_draws(panel):
     ours, theirs = to_page_svg(panel), to_svg({"config": CONFIG, "padding": 0, **panel.spec})
     (texts, boxes), (their_texts, their_boxes) = marks(ours), marks(theirs)
