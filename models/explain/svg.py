@@ -80,9 +80,8 @@ def _mark(mark: Spec, encoding: Spec, rows: Sequence[Row], scales: Mapping[str, 
             if rows
             else ""
         )
-    draw = {"rect": _rect, "rule": _rule, "point": _square, "tick": _tick, "text": _text}[kind]
     return "".join(
-        draw(mark, {name: place(name, row) for name in ("x", "y", "x2", "y2")}, encoding, row) for row in rows
+        _draw(mark, {name: place(name, row) for name in ("x", "y", "x2", "y2")}, encoding, row) for row in rows
     )
 
 
@@ -109,36 +108,29 @@ def _paint(mark: Spec, encoding: Spec, row: Row) -> dict[str, Any]:
     return {"fill": fill, "fill-opacity": opacity, "stroke": mark.get("stroke"), **painted}
 
 
-def _rect(mark: Spec, at: Mapping[str, Any], encoding: Spec, row: Row) -> str:
+def _draw(mark: Spec, at: Mapping[str, Any], encoding: Spec, row: Row) -> str:
+    """Draw the mark of one row. What gives a panel its size alone is not drawn: the size is written already."""
+    kind, x, y = mark["type"], at["x"], at["y"]
+    if kind == "text":
+        words = str(row[encoding["text"]["field"]] if "text" in encoding else mark["text"])
+        return _words(_cut(words, mark), x, y, mark)
+    if kind == "tick":
+        ends = [(x, y - mark["size"] / 2), (x, y + mark["size"] / 2)]
+        return _tag("path", {"d": _path(ends), "stroke": mark["color"], "stroke-width": mark["thickness"]})
+    if kind == "point":  # a square, of so many pixels
+        side = float(mark["size"]) ** 0.5
+        box = {"x": x - side / 2, "y": y - side / 2, "width": side, "height": side}
+        return _tag("rect", {**box, "fill": _paint(mark, encoding, row)["fill"]})
+    if kind == "rule":  # a channel of one place holds it
+        ends = [(x, y), (at["x2"] if "x2" in encoding else x, at["y2"] if "y2" in encoding else y)]
+        return _tag("path", {"d": _path(ends), **_paint(mark, encoding, row)})
     if mark.get("opacity") == 0:
-        return ""  # it gives a panel its size, which is written already
-    (left, right), (top, foot) = sorted((at["x"], at["x2"])), sorted((at["y"], at["y2"]))
+        return ""
+    (left, right), (top, foot) = sorted((x, at["x2"])), sorted((y, at["y2"]))
     says = row[encoding["description"]["field"]] if "description" in encoding else None
+    pointed = {} if says is None else {"role": "graphics-symbol", "aria-label": says}
     d = f"M{_short(left)},{_short(top)}H{_short(right)}V{_short(foot)}H{_short(left)}Z"
-    role = None if says is None else "graphics-symbol"
-    return _tag("path", {"role": role, "aria-label": says, "d": d, **_paint(mark, encoding, row)})
-
-
-def _rule(mark: Spec, at: Mapping[str, Any], encoding: Spec, row: Row) -> str:
-    """Draw a line from end to end; a channel of one place holds it."""
-    ends = [(at["x"], at["y"]), (at["x2"] if "x2" in encoding else at["x"], at["y2"] if "y2" in encoding else at["y"])]
-    return _tag("path", {"d": _path(ends), **_paint(mark, encoding, row)})
-
-
-def _square(mark: Spec, at: Mapping[str, Any], encoding: Spec, row: Row) -> str:
-    side = float(mark["size"]) ** 0.5
-    box = {"x": at["x"] - side / 2, "y": at["y"] - side / 2, "width": side, "height": side}
-    return _tag("rect", {**box, "fill": _paint(mark, encoding, row)["fill"]})
-
-
-def _tick(mark: Spec, at: Mapping[str, Any], encoding: Spec, row: Row) -> str:
-    ends = [(at["x"], at["y"] - mark["size"] / 2), (at["x"], at["y"] + mark["size"] / 2)]
-    return _tag("path", {"d": _path(ends), "stroke": mark["color"], "stroke-width": mark["thickness"]})
-
-
-def _text(mark: Spec, at: Mapping[str, Any], encoding: Spec, row: Row) -> str:
-    words = str(row[encoding["text"]["field"]] if "text" in encoding else mark["text"])
-    return _words(_cut(words, mark), at["x"], at["y"], mark)
+    return _tag("path", {**pointed, "d": d, **_paint(mark, encoding, row)})
 
 
 def _words(words: str, x: float, y: float, how: Mapping[str, Any]) -> str:
