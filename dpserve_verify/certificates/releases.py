@@ -72,6 +72,7 @@ PURPOSES = {
     "sum residuals per leaf and class": ReleaseKind.MODEL,
     "sum how chances follow the slope of scores": ReleaseKind.MODEL,
     "sum squared residuals": ReleaseKind.MODEL,
+    "sum residuals and count rows per leaf": ReleaseKind.MODEL,
     "compare the public start with none": ReleaseKind.START,
     "minimise a convex loss": ReleaseKind.MODEL,
     "minimise a convex loss: how the loss curves": ReleaseKind.MODEL,

@@ -10,13 +10,15 @@ from typing import Any
 from dpserve_verify.errors import ModelInvalid
 from models.forms.additive import AdditiveEnsemble
 from models.forms.classes import ClassesEnsemble
+from models.forms.curves_trees import CurvesAndTrees
 from models.forms.ensemble import Ensemble
 from models.forms.lines import LineEnsemble
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
 
 FORMS: dict[str, type[Ensemble]] = {
-    form.word: form for form in (VotingEnsemble, TreeEnsemble, AdditiveEnsemble, ClassesEnsemble, LineEnsemble)
+    form.word: form
+    for form in (VotingEnsemble, TreeEnsemble, AdditiveEnsemble, ClassesEnsemble, LineEnsemble, CurvesAndTrees)
 }
 
 

@@ -103,11 +103,7 @@ class TreeEnsemble(Ensemble):
     def coded_scores(self, codes: Sequence[NDArray[Any]]) -> Scores:
         """Score codes (features, n): (n, 1)."""
         total = np.full(len(codes[0]), self.constant, dtype=np.int64)
-        for start in range(0, total.size, CHUNK):
-            part = slice(start, start + CHUNK)
-            codes_of_part = np.stack([column[part] for column in codes])
-            for walk in self.walks:
-                total[part] += walk.weights_of(codes_of_part)
+        add_tree_scores(self.walks, codes, total)
         return total[:, np.newaxis]
 
     @cached_property
@@ -146,7 +142,7 @@ class TreeEnsemble(Ensemble):
     def fullest(self, features: tuple[Feature, ...]) -> Self:
         """Return a model in which every split has a test of its own, as far as there are tests."""
         tests = every_test(features)
-        return replace(self, features=features, trees=tuple(_with_tests(tree, tests) for tree in self.trees))
+        return replace(self, features=features, trees=tuple(with_tests(tree, tests) for tree in self.trees))
 
     def sizes(self) -> dict[str, float]:
         """Return for each feature the sum over its splits of half the difference between a split's two sides, if every
@@ -154,7 +150,7 @@ class TreeEnsemble(Ensemble):
         """
         sizes: dict[str, float] = defaultdict(float)
         for tree in self.trees:
-            _mean_by_coins(tree, 1.0, self.features, sizes)
+            mean_by_coins(tree, 1.0, self.features, sizes)
         return sizes
 
     def texts(self) -> list[str]:
@@ -181,21 +177,30 @@ class TreeEnsemble(Ensemble):
         return PAGE.format(constant=self.constant, first=first, second=second, trees=trees)
 
 
-def _mean_by_coins(tree: Tree, reached: float, features: Sequence[Feature], sizes: dict[str, float]) -> float:
+def add_tree_scores(walks: Sequence[Walk], codes: Sequence[NDArray[Any]], total: NDArray[np.int64]) -> None:
+    """Add to `total` (n,) what trees say of codes (features, n)."""
+    for start in range(0, total.size, CHUNK):
+        part = slice(start, start + CHUNK)
+        codes_of_part = np.stack([column[part] for column in codes])
+        for walk in walks:
+            total[part] += walk.weights_of(codes_of_part)
+
+
+def mean_by_coins(tree: Tree, reached: float, features: Sequence[Feature], sizes: dict[str, float]) -> float:
     """Return the mean of a tree whose tests are fair coins; adds to `sizes` what its splits move, reached as often as
     said.
     """
     if isinstance(tree, Leaf):
         return float(tree.weight)
-    yes, no = (_mean_by_coins(side, reached / 2, features, sizes) for side in (tree.yes, tree.no))
+    yes, no = (mean_by_coins(side, reached / 2, features, sizes) for side in (tree.yes, tree.no))
     sizes[features[tree.feature].name] += reached * abs(yes - no) / 2
     return (yes + no) / 2
 
 
-def _with_tests(tree: Tree, tests: Iterator[OneTest]) -> Tree:
+def with_tests(tree: Tree, tests: Iterator[OneTest]) -> Tree:
     """Return the same tree with other tests."""
     return (
-        Split(*next(tests), _with_tests(tree.yes, tests), _with_tests(tree.no, tests))
+        Split(*next(tests), with_tests(tree.yes, tests), with_tests(tree.no, tests))
         if isinstance(tree, Split)
         else tree
     )

@@ -13,7 +13,7 @@ from dpserve_verify.errors import DpserveError
 from serving.cli.backends.choice import server_address
 
 # Their names alone: importing the learners takes a second or more, and a person waits at the key.
-NAMES = ("auto", "bdpe", "ebm", "forest", "lazybb", "lazybb-tree")
+NAMES = ("auto", "bdpe", "ebm", "ebm-trees", "forest", "lazybb", "lazybb-tree")
 
 Completion = Callable[[str], list[str]]
 

@@ -1,6 +1,7 @@
 """What `ebm` reaches beside categories: the held-out error of each dataset, by the rule of today or with one setting.
 
     python -m studies.dpebm.ebm_walks [--data DIR] [--datasets ames pol ..] [--epsilons 1 4] [--set doubt=0 ridge=4.7]
+    python -m studies.dpebm.ebm_walks --trees [--data DIR] ..        # of `ebm-trees`: trees.md
 
 One line of a table for each dataset: of a number the root mean squared error over its spread, of two classes AUROC, in
 the mean over splits, and its standard error. Datasets without a schema in benchmarks/schemas have one that is made of
@@ -22,9 +23,10 @@ from sklearn.metrics import roc_auc_score
 
 from benchmarks import datasets
 from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
+from training.learners.ebm.trees_beside import DPEBMTreesRegressor
 from training.rows.schema.schema import parse_schema
 
-NUMBERS = ("ames", "diamonds", "abalone_rings", "california", "elevators", "pol", "wine_quality")
+NUMBERS = ("ames", "diamonds", "abalone_rings", "california", "elevators", "hotel_price", "pol", "wine_quality")
 
 
 def main() -> None:
@@ -34,14 +36,17 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="+", default=["0.25", "0.5", "1", "2", "4", "8"])
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--set", nargs="*", default=[], help="parameters of the learner, name=number")
+    parser.add_argument("--trees", action="store_true")
     asked = parser.parse_args()
+    number = DPEBMTreesRegressor if asked.trees else DPEBMRegressor
     given = {name: float(value) for name, value in (each.split("=") for each in asked.set)}
     print(f"| | {' | '.join(asked.epsilons)} |")
     print("|---" * (1 + len(asked.epsilons)) + "|")
     for name in asked.datasets:
         data = load(name, asked.data)
         cells = [
-            cell([figure(data, epsilon, seed, given) for seed in range(asked.seeds)]) for epsilon in asked.epsilons
+            cell([figure(data, epsilon, seed, given, number) for seed in range(asked.seeds)])
+            for epsilon in asked.epsilons
         ]
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
@@ -82,14 +87,16 @@ def _lines(schema: dict[str, Any]) -> bytes:
     return "".join(f"{name}: {json.dumps(value)}\n" for name, value in schema.items()).encode()
 
 
-def figure(data: datasets.Dataset, epsilon: str, seed: int, given: dict[str, float]) -> float:
+def figure(
+    data: datasets.Dataset, epsilon: str, seed: int, given: dict[str, float], learner: type = DPEBMRegressor
+) -> float:
     """The error, or AUROC, on a fifth of the rows."""
     order = np.random.default_rng(seed).permutation(data.table.num_rows)
     train, test = np.split(order, [int(0.8 * order.size)])
     schema = parse_schema(datasets.with_records(data.schema_bytes, train.size))
     X, y = data.table.drop([data.target]), np.asarray(data.table[data.target])
     if schema.classes is None:
-        number = DPEBMRegressor(schema=schema, epsilon=epsilon, **given).fit(X.take(train), y[train].astype(float))
+        number = learner(schema=schema, epsilon=epsilon, **given).fit(X.take(train), y[train].astype(float))
         left = number.predict(X.take(test)) - y[test]
         return float(np.sqrt(np.mean(left**2)) / y.astype(float).std())
     model = DPEBMClassifier(schema=schema, epsilon=epsilon, **given).fit(X.take(train), y[train])

@@ -38,7 +38,7 @@ from training.rows.tables.data import columns_of, encode_targets, rows_of
 SECRET = 31.4159265
 ROWS = 2000
 TOTAL = Budget.of("4", "1e-6")
-NUMBERS = [name for name in LEARNERS if name in ("auto", "ebm")]  # those that learn a number as well as classes
+NUMBERS = [name for name in LEARNERS if name in ("auto", "ebm", "ebm-trees")]  # those that learn a number too
 
 
 def schema(low: object = 0, high: object = 1, records: int = ROWS) -> Schema:
@@ -244,7 +244,7 @@ def test_learners_of_classes_refuse_a_number_and_are_not_counted_among_the_jobs_
         with pytest.raises(InputError, match="classes"):
             job.train(home, asked, by="test")
     assert home.ledger.log.size() == lines
-    assert sorted(dataset_to_json(home, home.ledger.dataset("d"))["budget"]["jobs_left"]) == ["ebm"]
+    assert sorted(dataset_to_json(home, home.ledger.dataset("d"))["budget"]["jobs_left"]) == ["ebm", "ebm-trees"]
 
 
 def test_a_learner_of_numbers_is_not_counted_where_there_are_classes(tmp_path, monkeypatch):

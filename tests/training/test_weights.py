@@ -40,6 +40,7 @@ ANSWERS = {"two": (0, 1), "three": (0, 2), "number": (-TARGET_GRID, 12345)}
 CLASSES = {"two": ("no", "yes"), "three": ("a", "b", "c"), "number": None}
 ASKED = {
     "ebm": ("ebm", {"epochs": 2, "pairs": 1, "engine": "epochs"}, ("two", "three", "number")),
+    "beside": ("ebm-trees", {"epochs": 1, "pairs": 0, "trees": 2, "depth": 2}, ("number",)),
     "lazybb": ("lazybb", {"rounds": 2, "reweighting": "scheduled"}, ("two", "three")),
     "trees": ("lazybb-tree", {"rounds": 2, "depth": 2, "reweighting": "scheduled"}, ("two",)),
     "gini": ("lazybb-tree", {"rounds": 2, "depth": 2, "leaf": "vote", "criterion": "gini"}, ("two",)),

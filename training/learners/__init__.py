@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from training.learners.boosting.lazybb import LazyBB
     from training.learners.boosting.lazybb_tree import LazyBBTree
     from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
+    from training.learners.ebm.trees_beside import DPEBMTreesClassifier, DPEBMTreesRegressor
     from training.learners.forest import DPRandomForestClassifier
 
 __all__ = [
@@ -25,6 +26,8 @@ __all__ = [
     "CalibratedBoostingClassifier",
     "DPEBMClassifier",
     "DPEBMRegressor",
+    "DPEBMTreesClassifier",
+    "DPEBMTreesRegressor",
     "DPRandomForestClassifier",
     "LazyBB",
     "LazyBBTree",
@@ -37,6 +40,8 @@ MODULES = {
     "CalibratedBoostingClassifier": "training.learners.boosting.bdpe",
     "DPEBMClassifier": "training.learners.ebm.ebm",
     "DPEBMRegressor": "training.learners.ebm.ebm",
+    "DPEBMTreesClassifier": "training.learners.ebm.trees_beside",
+    "DPEBMTreesRegressor": "training.learners.ebm.trees_beside",
     "DPRandomForestClassifier": "training.learners.forest",
     "LazyBB": "training.learners.boosting.lazybb",
     "LazyBBTree": "training.learners.boosting.lazybb_tree",
@@ -70,6 +75,7 @@ LEARNERS = Learners(
         "lazybb": "LazyBB",
         "lazybb-tree": "LazyBBTree",
         "ebm": "DPEBMClassifier",
+        "ebm-trees": "DPEBMTreesClassifier",
         "bdpe": "CalibratedBoostingClassifier",
         "forest": "DPRandomForestClassifier",
     }

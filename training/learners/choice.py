@@ -19,10 +19,10 @@ from training.session.session import Public
 if TYPE_CHECKING:
     from training.learners.base.private_learner import PrivateLearner
     from training.learners.boosting import lazybb, lazybb_tree
-    from training.learners.ebm import ebm
+    from training.learners.ebm import ebm, trees_beside
 else:  # a command that shows a dataset, or reads a schema, does without learners
     lazybb, lazybb_tree = later("training.learners.boosting.lazybb"), later("training.learners.boosting.lazybb_tree")
-    ebm = later("training.learners.ebm.ebm")
+    ebm, trees_beside = later("training.learners.ebm.ebm"), later("training.learners.ebm.trees_beside")
 
 FEW = 200  # strength over the root of the features, below which 1-rules are ahead, whatever these are
 CATEGORIES_FROM = (
@@ -37,6 +37,7 @@ CHOICES: Mapping[str, Callable[[], PrivateLearner]] = {
     "lazybb": lambda: lazybb.LazyBB(),
     "lazybb-tree": lambda: lazybb_tree.LazyBBTree(),
     "ebm": lambda: ebm.DPEBMClassifier(),
+    "ebm-trees": lambda: trees_beside.DPEBMTreesClassifier(),
 }
 
 
@@ -53,13 +54,20 @@ def choose(public: Public) -> Choice:
     if public.shared:
         choice = Choice("ebm", "institutions are asked for sums alone, and all that it asks are sums: ebm")
     elif public.classes is None:
-        choice = Choice("ebm", "the target is a number: ebm")
+        choice = _of_number(public)
     elif len(public.classes) != 2:
         choice = _of_many(public, len(public.classes))
     else:
         choice = _of_two(public)
     CHOICES[choice.learner]().check(public)
     return choice
+
+
+def _of_number(public: Public) -> Choice:
+    """Choose the learner for a number: trees beside curves where there is enough to tell."""
+    if trees_beside.gains_by_trees(public):
+        return Choice("ebm-trees", "the target is a number, and there is enough to tell of it: ebm-trees")
+    return Choice("ebm", "the target is a number: ebm")
 
 
 def _of_two(public: Public) -> Choice:

@@ -21,6 +21,7 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import from_nano, nano
 from models.forms.additive import AdditiveEnsemble
 from models.forms.classes import ClassesEnsemble
+from models.forms.curves_trees import CurvesAndTrees
 from models.parts.pairs import JOINED, pair_name
 from training.learners.base.checks import check_real, check_whole
 from training.learners.base.class_weights import check_balance
@@ -192,7 +193,7 @@ class DPEBM(PrivateLearner):
         parameters = {field.name: getattr(self, field.name) for field in fields(EbmDefaults)}
         return replace(ebm_defaults(public), **{name: value for name, value in parameters.items() if value is not None})
 
-    def learn(self, session: Releaser) -> AdditiveEnsemble | ClassesEnsemble:
+    def learn(self, session: Releaser) -> AdditiveEnsemble | ClassesEnsemble | CurvesAndTrees:
         """Learn from histograms and a starting score, then from a noisy sum per epoch and feature, with a step by each;
         then the same for pairs of features, if any are wanted. Of classes, ask in the end where scores stand."""
         settings, pairs = self.settings(session.public), self.pairs_of(session.public)
@@ -219,6 +220,10 @@ class DPEBM(PrivateLearner):
             model.counts.append(session.release(model.join(places), noise.counting) / GRID)
         self._boost(session, model, pairs.epochs * pairs.many, model.kept or alone)
         model.end(session)
+        return self.beside(session, model)
+
+    def beside(self, session: Releaser, model: Model) -> AdditiveEnsemble | ClassesEnsemble | CurvesAndTrees:
+        """Return the model: these curves, and nothing beside them."""
         return model.ensemble()
 
     def _boost(self, session: Releaser, model: Model, sums: int, places: Sequence[int]) -> None:

@@ -55,12 +55,12 @@ def noise_of(public: Public, unit: Decimal, settings: EbmDefaults, pairs: PairDe
     """Return the noise of each release. A sum gets `unit`: epsilon where delta is 0, else mu = 1 / noise multiplier.
     More of it is never more noise.
     """
-    of = _pure if public.pure else _gaussian
-    finding, scoring, counting, starting, placing, choosing = (
-        of(unit, ratio) for ratio in _ratios(public, settings, pairs)
+    ratios = (*_ratios(public, settings, pairs), Fraction(1))
+    finding, scoring, counting, starting, placing, choosing, summing = (
+        noise_at(public, unit, ratio) for ratio in ratios
     )
     norm: Norm = "l1" if public.pure else "l2"
-    return Noise(finding, scoring, counting, starting, placing, choosing, of(unit, Fraction(1)), norm)
+    return Noise(finding, scoring, counting, starting, placing, choosing, summing, norm)
 
 
 def unit_near(public: Public, settings: EbmDefaults, pairs: PairDefaults, found: int) -> Decimal:
@@ -83,6 +83,11 @@ def convex_noise(unit: Decimal, sums: int, layout: Layout) -> ObjectivePerturbat
     noise = _gaussian(unit, Fraction(sums)).noise_multiplier
     curvature = min(MOST_CURVATURE, from_nano(max(1, int(CURVED * NANO / Fraction(noise)))))
     return ObjectivePerturbation(noise, curvature, min(MAX_NOISE, NEARER * noise), layout.square, layout.most)
+
+
+def noise_at(public: Public, unit: Decimal, ratio: Fraction) -> Mechanism:
+    """Return the noise of a release that gets so much of epsilon, or of mu^2, where a sum gets 1."""
+    return (_pure if public.pure else _gaussian)(unit, ratio)
 
 
 def count_rows(public: Public, counts: Sequence[Floats], noise: Noise) -> float:

@@ -14,12 +14,14 @@ from training.learners.base.class_weights import class_weights, mean_weight
 from training.learners.boosting.probabilities import fit_bends
 from training.learners.ebm.blocks import Blocks, Layout, term_variances
 from training.learners.ebm.convex import TABLE_UNIT, ConvexLoss
+from training.learners.ebm.leaf_numbers import LeftSquares
 from training.learners.ebm.model import Model
 from training.learners.ebm.public_start import OFF_LOGITS, OFF_RANGES, ChanceSum, NumberSum, StartSum, moved_by
 from training.learners.ebm.queries import BandCounts, SquareSum
 from training.learners.ebm.residuals import CLIP, GRID, SCORES, ClassResiduals, NumberResiduals
 from training.rows.partitions.partition import TARGET_GRID
 from training.rows.statistics.additive_rows import WIDEST
+from training.rows.statistics.tree_rows import Grown
 from training.session.session import Releaser
 
 LEAST = 0.001  # half ranges: no clip of a number's residuals is below it
@@ -139,6 +141,28 @@ class OneScore(Model):
         noise = self.noise.starting.event.deviation * self.public.contributions
         mean = max(max(float(squares[0]) / TARGET_GRID, noise) / self._rows(), LEAST**2)
         self._clip = max(LEAST, min(self._clip, self.settings.spread * sqrt(mean)))
+
+    def left_to_trees(self, clip: float, trees: tuple[Grown, ...], bound: int) -> LeftSquares:
+        """Return what asks for the squares of what the curves and the trees leave, clipped."""
+        left = NumberResiduals(
+            int(self._constant), max(1, round(clip * TARGET_GRID)), self.public.relation, self.noise.norm
+        )
+        return LeftSquares(left, tuple(self._terms), self.joints, trees, bound)
+
+    @property
+    def clip(self) -> float:
+        """Return what residuals are clipped to, in half ranges."""
+        return self._clip
+
+    def moves(self) -> Floats:
+        """Return how far each feature moves the score, by itself and in pairs, in the mean over the noisy counts."""
+        moved = np.zeros(len(self.public.features))
+        for place, (term, count) in enumerate(zip(self._terms, self.counts, strict=True)):
+            share = np.maximum(count, 0) + 1e-9
+            mean_size = float(np.average(np.abs(term - np.average(term, weights=share)), weights=share))
+            of = [place] if place < moved.size else [*self.joints[place - moved.size].features]
+            moved[of] += mean_size
+        return moved
 
     def rates_of(self, inside: Floats, bins: Integers, noise: float) -> Floats:
         """Return the rate of each leaf: the setting, and where there is `doubt` no more than so many full steps in all

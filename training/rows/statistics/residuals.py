@@ -63,6 +63,16 @@ class ClippedResiduals:
         columns = codes, leaves, part.targets, scores
         return kernels.additive.sum_numbers(*columns, self.constant, self.clip, self.factor, int(leaves.max()) + 1)
 
+    def squares(self, part: Partition, scores: Scores, most: int) -> Integers:
+        """Sum the square of each clipped residual, as a part of the clip's square, in 1 / most rounded down: (1,)."""
+        total = 0
+        for start in range(0, part.size, BLOCK):
+            block = slice(start, start + BLOCK)
+            left = part.targets[block].astype(np.int64) - scores[block] - self.constant
+            left = np.clip(left, -self.clip, self.clip)
+            total += int((left * left * most // self.clip**2).sum())
+        return np.array([total], np.int64)
+
     def cells(self, pairs: Sequence[Joint], part: Partition, scores: Scores) -> Integers:
         """Return the same per cell of each pair."""
         about = self.constant, self.clip, self.factor

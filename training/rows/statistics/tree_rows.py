@@ -219,6 +219,14 @@ def _score_rows(part: Partition, trees: tuple[Grown, ...], cuts: tuple[Cut, ...]
     return progress
 
 
+def leaves_under(
+    part: Partition, trees: tuple[Grown, ...], cuts: tuple[Cut, ...], bound: int
+) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """Return the leaf of each row under the cuts of one more tree, and its score by the trees, none above `bound`."""
+    progress = _score_rows(part, trees, cuts, bound)
+    return progress.leaves, progress.scores
+
+
 def _grow_to(part: Partition, progress: _Progress, cuts: tuple[Cut, ...]) -> None:
     applied = len(progress.cuts)
     if cuts[:applied] != progress.cuts:

@@ -1,0 +1,161 @@
+"""`ebm-trees`: what one row moves, in all small tables; what trees beside curves learn, and how it is exported."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from itertools import product
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from exact_laws import BOOLEAN
+
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
+from models.forms.additive import AdditiveEnsemble
+from models.forms.curves_trees import CurvesAndTrees
+from models.forms.registry import ensemble_bytes, ensemble_from_bytes
+from models.onnx import export
+from models.onnx.runtime import OnnxModel
+from training.learners import LEARNERS
+from training.learners.choice import choose
+from training.learners.ebm.ebm import DPEBMRegressor
+from training.learners.ebm.leaf_numbers import LeafNumbers, LeftSquares
+from training.learners.ebm.residuals import GRID, NumberResiduals
+from training.learners.ebm.trees_beside import DPEBMTreesRegressor, gains_by_trees, slots
+from training.rows.partitions.partition import TARGET_GRID
+from training.rows.partitions.rows import Rows
+from training.rows.schema.schema import parse_schema
+from training.rows.statistics.additive_rows import Joint
+from training.rows.statistics.tree_rows import Cut, Grown
+from training.session.session import Public, sensitivity_of
+
+EVERY = list(product(range(3), range(3), (-TARGET_GRID, -777, 0, TARGET_GRID)))  # two codes and the answer
+TERMS = np.array([90_000, -40_000, 7]), np.array([0, 300_000, -300_000]), np.arange(9) * 1000
+JOINTS = (Joint((0, 1), ((0, 1, 2), (0, 1, 2))),)
+GROWN = (Grown((Cut(0, "is", 0, 1),), (5000, -9000)),)
+CUTS = Cut(0, "is", 0, 1), Cut(1, "is", 1, 2)
+SCHEMA = b"""
+target: {name: y, range: [0, 4]}
+records: 4000
+features:
+  a: {type: boolean}
+  b: {type: boolean}
+  c: {type: numeric, range: [0, 1], bins: 8}
+  d: {type: categorical, values: [p, q, r]}
+"""
+
+
+def table(rows) -> Rows:
+    codes = np.array(rows, np.int64).reshape(-1, 3)
+    return Rows(codes[:, :2].T.astype(np.uint8), codes[:, 2].astype(np.int32), (3, 3), 0)
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("kind", [LeafNumbers, LeftSquares])
+def test_a_row_moves_what_trees_ask_by_what_is_charged(kind, relation, norm):
+    """Every row that there can be, and every pair of them, on a rest: never more, and half would be too little."""
+    left = NumberResiduals(100, TARGET_GRID // 3, relation, norm)
+    query = kind(left, TERMS, JOINTS, GROWN, 9000, *([CUTS] if kind is LeafNumbers else []))
+    rest = [EVERY[0], EVERY[11], EVERY[-1]]
+
+    def answers(rows):
+        return query(table(rows)).astype(np.float64)
+
+    def moved(one, other):
+        return float(np.linalg.norm(one - other, 1 if norm == "l1" else 2))
+
+    with_each, alone = [answers([*rest, each]) for each in EVERY], answers(rest)
+    others = [alone] if relation is Relation.ADD_REMOVE else with_each
+    most = max(moved(one, other) for one in with_each for other in others)
+    assert most <= query.sensitivity(relation)
+    assert most > 0.95 * query.sensitivity(relation)
+    assert query.size == alone.size
+    about = Public(BOOLEAN, "y", None, 9, relation, Budget.of("1", "0.000001"), False, 1, (0.0, 1.0))
+    assert sensitivity_of(query, about) == query.sensitivity(relation)
+
+
+def test_sums_and_counts_are_those_of_a_plain_loop():
+    random = np.random.default_rng(2)
+    rows = [EVERY[each] for each in random.integers(0, len(EVERY), 400)]
+    left = NumberResiduals(100, TARGET_GRID // 3, Relation.ADD_REMOVE, "l2")
+    sums, counts = LeafNumbers(left, TERMS, JOINTS, GROWN, 9000, CUTS)(table(rows)).reshape(2, -1)
+    squares = LeftSquares(left, TERMS, JOINTS, GROWN, 9000)(table(rows))[0]
+    expected, rows_of_leaf, square = np.zeros(3), np.zeros(3), 0
+    for a, b, answer in rows:
+        score = 100 + TERMS[0][a] + TERMS[1][b] + TERMS[2][3 * a + b] + (-9000 if a == 1 else 5000)
+        residual = max(-left.clip, min(left.clip, answer - score))
+        leaf = (2 if b == 2 else 1) if a == 1 else 0
+        expected[leaf] += residual * left.worth**-1 / TARGET_GRID
+        rows_of_leaf[leaf] += 1
+        square += residual**2 * GRID // left.clip**2
+    assert np.allclose(sums, expected, atol=len(rows))
+    assert (counts % (GRID // 6) == 0).all()
+    assert (counts // (GRID // 6)).tolist() == rows_of_leaf.tolist()
+    assert squares == square
+
+
+def made_rows(size=4000):
+    """Rows whose number is one of two features together, and of a third by itself."""
+    random = np.random.default_rng(1)
+    a, b, c = random.random(size) < 0.5, random.random(size) < 0.5, random.random(size)
+    y = 1.0 + 1.5 * (a ^ b ^ (c > 0.5)) + 0.5 * c + random.normal(0, 0.1, size)
+    return pa.table({"a": a, "b": b, "c": c, "d": random.choice(["p", "q", "r"], size)}), y
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = made_rows()
+    return DPEBMTreesRegressor(schema=parse_schema(SCHEMA), epsilon=8, delta=1e-6, trees=120).fit(X, y)
+
+
+def test_trees_learn_what_three_features_say_together(fitted):
+    """Curves and pairs of them cannot tell who is odd of three."""
+    X, y = made_rows()
+    curves = DPEBMRegressor(schema=parse_schema(SCHEMA), epsilon=8, delta=1e-6).fit(X, y)
+    assert curves.score(X, y) < 0.2
+    assert fitted.score(X, y) > 0.6
+    assert fitted.spent_.epsilon <= 8
+    assert isinstance(fitted.ensemble_, CurvesAndTrees)
+    assert len(fitted.ensemble_.trees) == 120
+
+
+def test_the_model_is_read_back_and_exported_as_it_predicts(fitted):
+    model = fitted.ensemble_
+    assert ensemble_from_bytes(ensemble_bytes(model)) == model
+    columns = {"a": np.array([True, None, False], object), "b": np.array([False, True, False], object),
+               "c": np.array([0.2, np.nan, 9.0]), "d": np.array(["p", "", "other"], object)}  # fmt: skip
+    values = model.values(columns)
+    assert ((values >= 0) & (values <= 4)).all()
+    onnx = OnnxModel(export.to_onnx(model, {}))
+    assert np.allclose(np.asarray(onnx.predict(columns)[0]), values, atol=1e-5)
+    assert {"a", "b", "c"} <= set(model.importances())
+    assert "trees asks" in model.card_section()
+    with pytest.raises(InputError, match="ask features together"):
+        model.as_sum()
+
+
+def test_which_jobs_have_trees_by_public_numbers():
+    schema = parse_schema(SCHEMA)
+    about = Public.of(schema, Relation.ADD_REMOVE, Budget.of("4", "0.000001"), False)
+    assert gains_by_trees(about)
+    assert choose(about).learner == "ebm-trees"
+    few, pure = replace(about, records=100), replace(about, pure=True, budget=Budget.of("4", "0"))
+    for other in (few, pure, replace(about, draws=2)):
+        assert not gains_by_trees(other)
+        assert choose(other).learner == "ebm"
+    classes = replace(about, classes=("no", "yes"), target_range=None)
+    assert not gains_by_trees(classes)
+    with pytest.raises(InputError, match="beside curves of a number"):
+        LEARNERS["ebm-trees"](trees=5).check(classes)
+    assert slots(np.array([3.0, 0.0, 1.0])).count(0) == 48
+    assert slots(np.zeros(3)) == ()
+
+
+def test_without_trees_it_is_ebm():
+    X, y = made_rows(300)
+    few = DPEBMTreesRegressor(schema=parse_schema(SCHEMA.replace(b"4000", b"300")), epsilon="0.5", delta=1e-5).fit(X, y)
+    assert isinstance(few.ensemble_, AdditiveEnsemble)
+    assert few.recipe_.unit > Decimal(0)
