@@ -54,20 +54,15 @@ def choose(public: Public) -> Choice:
     if public.shared:
         choice = Choice("ebm", "institutions are asked for sums alone, and all that it asks are sums: ebm")
     elif public.classes is None:
-        choice = _of_number(public)
+        learner = "ebm-trees" if trees_beside.gains_by_trees(public) else "ebm"
+        told = ", and there is enough to tell of it" if learner == "ebm-trees" else ""
+        choice = Choice(learner, f"the target is a number{told}: {learner}")
     elif len(public.classes) != 2:
         choice = _of_many(public, len(public.classes))
     else:
         choice = _of_two(public)
     CHOICES[choice.learner]().check(public)
     return choice
-
-
-def _of_number(public: Public) -> Choice:
-    """Choose the learner for a number: trees beside curves where there is enough to tell."""
-    if trees_beside.gains_by_trees(public):
-        return Choice("ebm-trees", "the target is a number, and there is enough to tell of it: ebm-trees")
-    return Choice("ebm", "the target is a number: ebm")
 
 
 def _of_two(public: Public) -> Choice:

@@ -105,9 +105,7 @@ def test_saved_and_loaded(toy):
 
 def test_unknown_before_it_is_registered(monkeypatch):
     monkeypatch.delitem(registry.FORMS, "opaque")
-    with pytest.raises(
-        ModelInvalid, match="type='opaque': must be 'voting', 'trees', 'additive', 'classes', 'lines' or 'constant'"
-    ):
+    with pytest.raises(ModelInvalid, match="'additive', 'classes', 'lines', 'curves-and-trees' or 'constant'"):
         ensemble_from_bytes(ensemble_bytes(TOYS[1]))
 
 

@@ -36,7 +36,7 @@ TREES, DEPTH, SHARE = 300, 5, 0.5  # how these were found, and what they reach: 
 NARROWED = 10  # times, before so many trees each: residuals are clipped to SPREAD of their root mean squares
 SPREAD, SQUARED = 2.5, Fraction(1, 500)  # of the curves' budget, for each sum of squares
 TRAVEL, FLOOR = 100.0, 20.0  # full steps of all trees together; rows that a mean is of, in deviations of the noise
-SLOTS = 64  # in which features stand by how far they move the curves
+SLOTS, ALIKE = 64, 0.1  # in which features stand by how far they move the curves; such a share of them is alike
 LARGEST = 1 << 23  # of all trees' votes together: float32 adds them up exactly
 TOGETHER = 2  # features that curves and their pairs tell all about
 TREES_FROM = 150.0  # strength from which trees gain
@@ -141,8 +141,11 @@ def gains_by_trees(public: Public) -> bool:
 
 
 def slots(moves: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[int, ...]:
-    """Return features, each as often as it moves the curves; none where nothing does, which stands for all alike."""
+    """Return features, each as often as it moves the curves, and ALIKE of the slots for all alike; none where nothing
+    moves, which stands for all alike.
+    """
     total = float(moves.sum())
     if total <= 0:
         return ()
-    return tuple(np.repeat(np.arange(moves.size), np.rint(SLOTS * moves / total).astype(int)).tolist())
+    shares = (1 - ALIKE) * moves / total + ALIKE / moves.size
+    return tuple(np.repeat(np.arange(moves.size), np.rint(SLOTS * shares).astype(int)).tolist())

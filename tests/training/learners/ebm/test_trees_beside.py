@@ -98,10 +98,10 @@ def test_sums_and_counts_are_those_of_a_plain_loop():
 
 
 def made_rows(size=4000):
-    """Rows whose number is one of two features together, and of a third by itself."""
+    """Rows whose number is of three features together, and of each by itself."""
     random = np.random.default_rng(1)
     a, b, c = random.random(size) < 0.5, random.random(size) < 0.5, random.random(size)
-    y = 1.0 + 1.5 * (a ^ b ^ (c > 0.5)) + 0.5 * c + random.normal(0, 0.1, size)
+    y = 0.6 + 1.5 * (a ^ b ^ (c > 0.5)) + 0.4 * a + 0.4 * b + 0.8 * c + random.normal(0, 0.1, size)
     return pa.table({"a": a, "b": b, "c": c, "d": random.choice(["p", "q", "r"], size)}), y
 
 
@@ -115,7 +115,7 @@ def test_trees_learn_what_three_features_say_together(fitted):
     """Curves and pairs of them cannot tell who is odd of three."""
     X, y = made_rows()
     curves = DPEBMRegressor(schema=parse_schema(SCHEMA), epsilon=8, delta=1e-6).fit(X, y)
-    assert curves.score(X, y) < 0.2
+    assert curves.score(X, y) < 0.35
     assert fitted.score(X, y) > 0.6
     assert fitted.spent_.epsilon <= 8
     assert isinstance(fitted.ensemble_, CurvesAndTrees)
@@ -150,7 +150,7 @@ def test_which_jobs_have_trees_by_public_numbers():
     assert not gains_by_trees(classes)
     with pytest.raises(InputError, match="beside curves of a number"):
         LEARNERS["ebm-trees"](trees=5).check(classes)
-    assert slots(np.array([3.0, 0.0, 1.0])).count(0) == 48
+    assert [slots(np.array([3.0, 0.0, 1.0])).count(at) for at in range(3)] == [45, 2, 17]
     assert slots(np.zeros(3)) == ()
 
 
