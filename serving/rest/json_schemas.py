@@ -408,7 +408,8 @@ _QUESTION = record(
         "afterwards": array({**TEXT, "description": "done on the noisy answer"}),
     },
 )  # fmt: skip
-PLANNED_ANSWER = record({**_MEASURED_NEXT, **_NOISY, "groups": COUNT, "question": _QUESTION})
+_COUNTED = {"groups": COUNT, "question": _QUESTION, "expected": record({"rows": COUNT, "says": TEXT})}
+PLANNED_ANSWER = record({**_MEASURED_NEXT, **_NOISY, **_COUNTED})
 ANSWER = record(
     {
         **{name: kind for name, kind in _PROFILE.items() if name != "records"}, "question": _QUESTION,

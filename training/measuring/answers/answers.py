@@ -21,7 +21,7 @@ from models.answers.question import Question
 from models.answers.sampled import describe_rows
 from models.answers.sql import read_question
 from models.answers.table import Released, Table, best_answer, released_by
-from models.profile.figures import LEVEL, number
+from models.profile.figures import LEVEL, forecast_count, number
 from models.profile.stated import noise_of
 from training.measuring.answers.cells import TableCells
 from training.measuring.answers.known_answers import find_answer
@@ -38,12 +38,13 @@ FREE = Decimal(1)  # stands for the epsilon of a request that is answered by wha
 
 @dataclass(frozen=True)
 class PlannedAnswer(Planned):
-    """The answer to a query. `table`: where it follows from what was released."""
+    """The answer to a query. `table`: where it follows from what was released; `rows`: about how many it reads."""
 
     question: Question
     noise: str
     within: float
     groups: int
+    rows: int
     table: Table | None
 
     def bought(self) -> dict[str, Any]:
@@ -53,6 +54,7 @@ class PlannedAnswer(Planned):
             "count_within": f"{self.within:.1f}",
             "groups": self.groups,
             "question": self.question.to_json(),
+            "expected": {"rows": self.rows, "says": forecast_count(self.within, self.rows / self.groups)},
         }
 
 
@@ -99,7 +101,7 @@ def plan(home: Home, query_request: QueryRequest, by: str | None = None) -> Plan
     kind = "laplace" if noise.laplace else "gaussian"
     seq, table = known or (None, None)
     groups = prod(map(len, question.group_codes()))
-    return PlannedAnswer(request, recipe, dataset, seq, question, kind, within, groups, table)
+    return PlannedAnswer(request, recipe, dataset, seq, question, kind, within, groups, public.records, table)
 
 
 def answer_of(home: Home, seq: int, select: str | None = None) -> tuple[bytes, bytes, Answer, dict[str, Any]]:
