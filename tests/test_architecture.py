@@ -340,6 +340,7 @@ MAY_DRAW = {
     "accountant/noise/shares.py": {"os.urandom"},
     "accountant/keys/encrypted_pem.py": {"secrets"},
     "accountant/keys/private_keys.py": ENTROPY,
+    "serving/cli/agents.py": {"secrets"},  # seals plans
     "serving/process/tokens.py": ENTROPY,
 }
 

@@ -16,6 +16,8 @@ from dpserve_verify.errors import InputError
 EXTRAS = {
     "bentoml": ("bentoml", "bento"),
     "httpx": ("httpx", "client"),
+    "mcp": ("mcp", "agents"),
+    "mcp_types": ("mcp", "agents"),
     "numba": ("numba", "train"),
     "llvmlite": ("numba", "train"),
     "pyarrow": ("pyarrow", "train"),

@@ -43,6 +43,7 @@ CORE: Nodes = {
     "query": Leaf("data.query:query", needs=EITHER),
     "predict": Leaf("models:predict", needs=EITHER),
     "verify": Leaf("certificates:verify", needs=EITHER),
+    "mcp": Leaf("agents:serve_agents", needs=NOTHING),
     "serve": Leaf("server:serve", instead="The operator runs it there"),
     "worker": Leaf("server:worker", instead="The operator runs it there"),
     "auditor": Leaf("server:auditor", instead="dpserve ledger audit audits the server from here"),
@@ -170,7 +171,7 @@ PEOPLE: Mapping[str, Sequence[str]] = {  # who needs which
     "To begin": ("init", "login", "logout", "config"),
     "The data steward": ("dataset", "schema", "renew", "grant", "charge"),
     "The data scientist": (
-        "plan", "train", "tune", "evaluate", "profile", "query", "synthesize", "job", "schedule", "learner",
+        "plan", "train", "tune", "evaluate", "profile", "query", "synthesize", "job", "schedule", "learner", "mcp",
     ),
     "Released models": ("model", "predict"),
     "The operator": ("serve", "worker", "backup", "restore", "migrate", "token", "key"),
