@@ -90,6 +90,7 @@ const dpserve = {
     gone: "The server does not answer. Nothing was sent, and what you typed is still here; press once more.",
     out: "You were signed out elsewhere. What you typed is still here: sign in in another tab, and press once more.",
     wrong: "The server refused what this page asked. Reload it.",
+    again: "This was sent before you came back to this page. Nothing was sent again; press once more to send another.",
     changed: "What stands here has changed meanwhile. Nothing was sent; look at it and press once more.",
   };
   const notice = document.getElementById("away");
@@ -126,6 +127,7 @@ const dpserve = {
     }, AGAIN);
   };
   for (const kind of ["sendError", "timeout", "responseError"]) document.addEventListener(`htmx:${kind}`, failed);
+  let back = performance.getEntriesByType("navigation")[0]?.type === "back_forward"; // by the browser's own button
   const hears = async () => {
     const slow = setTimeout(() => tell("slow"), SLOW);
     try {
@@ -150,11 +152,20 @@ const dpserve = {
     const same = each => each.type === "submit" && each.name === button.name && each.value === button.value && label(each) === label(button);
     const seen = content(), silent = await hears();
     const still = !button || button.isConnected ? button : [...form.elements].find(same);
-    const trouble = silent || (content() === seen && !button === !still ? "" : "changed");
+    const asks = new URLSearchParams(seen), key = `sent ${path}`;
+    asks.delete("priced"); // of the same job, asked for anew
+    asks.delete("idempotency_key");
+    const again = back && sessionStorage[key] === String(asks);
+    const trouble = silent || (content() !== seen || !button !== !still ? "changed" : again ? "again" : "");
+    if (trouble === "again") back = false;
     tell(trouble);
     if (trouble) { delete form.dataset.sent; return; }
+    sessionStorage[key] = String(asks);
     form.dataset.heard = "yes";
     form.requestSubmit(still);
   });
-  addEventListener("pageshow", () => { for (const form of document.forms) { delete form.dataset.sent; delete form.dataset.heard; } });
+  addEventListener("pageshow", ({ persisted }) => {
+    back ||= persisted;
+    for (const form of document.forms) { delete form.dataset.sent; delete form.dataset.heard; }
+  });
 })();

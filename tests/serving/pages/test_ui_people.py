@@ -1,0 +1,186 @@
+"""What people do with pages beside what they are meant to: the keyboard alone, two at one form, back, twice, too late,
+too much. One server and one browser for all of it.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from browser import as_new, chromium, new_page, no_faults, no_serious_findings, no_sideways_scroll, sign_in
+from playwright.sync_api import expect
+from small_home import adult_home, serving
+
+pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
+FORM = "/ui/jobs/new?dataset=adult&learner=lazybb"
+TABS = 60  # of one page, from its content on, at most
+# Where the keyboard is: in words, and whether somebody sees it.
+FOCUS = """() => {
+  const found = document.activeElement, box = found.getBoundingClientRect(), style = getComputedStyle(found);
+  const marked = each => each.outlineStyle !== "none" && parseFloat(each.outlineWidth) >= 2;
+  const words = found.labels?.[0]?.innerText || found.getAttribute("aria-label") || found.innerText || found.tagName;
+  return {words: words.trim().split("\\n")[0], body: found === document.body,
+    seen: box.width > 0 && box.bottom > 0 && box.top < innerHeight && box.right > 0 && box.left < innerWidth,
+    marked: marked(style) || marked(getComputedStyle(found, "::after"))};
+}"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    home = adult_home(tmp_path_factory.mktemp("people"), 3)
+    with serving(home.path, workers=1) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def shared(browser, server):
+    found = new_page(browser, server)
+    yield found
+    found.context.close()
+
+
+@pytest.fixture
+def page(shared, server):
+    yield as_new(shared, server, "admin")
+    no_faults(shared)
+
+
+def jobs(server):
+    return server.get("/v1/jobs").json()["jobs"]
+
+
+def tab_to(page, words):
+    """Press Tab until the keyboard is at what is called so. Each place on the way is seen, marked, and another."""
+    passed = []
+    for _ in range(TABS):
+        page.keyboard.press("Tab")
+        at = page.evaluate(FOCUS)
+        assert not at["body"], (words, passed)
+        assert at["seen"], at
+        assert at["marked"], at
+        if re.fullmatch(words, at["words"]):
+            return passed
+        passed.append(at["words"])
+    raise AssertionError((words, passed))
+
+
+def skip(page):
+    """The first place of each page leads past what all pages have."""
+    page.keyboard.press("Tab")
+    assert page.evaluate(FOCUS)["words"] == "Skip to the content"
+    page.keyboard.press("Enter")
+
+
+def test_by_keyboard_alone_from_signing_in_to_a_certificate(page, server):
+    as_new(page, server)
+    page.goto("/ui")
+    assert page.evaluate(FOCUS)["words"] == "Token", "who comes in is where they type"
+    page.keyboard.type(server.tokens["admin"])
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r":\d+/ui$"))
+    skip(page)
+    tab_to(page, "New job")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/ui/jobs/new*")
+    skip(page)
+    passed = tab_to(page, "ε, the price")
+    assert passed[:2] == ["Jobs", "Dataset"], "from above to below"
+    page.keyboard.type("0.3")
+    expect(page.get_by_role("button", name="Train (ε 0.3)")).to_be_enabled()
+    tab_to(page, r"Train \(ε 0.3\)")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/ui/jobs/\d+$"))
+    expect(page.get_by_role("link", name="See the model")).to_be_visible()
+    skip(page)
+    tab_to(page, "See the model")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/ui/models/*")
+    skip(page)
+    tab_to(page, "Certificate in words")
+    page.keyboard.press("Enter")
+    expect(page.locator("#certificate details details").first).to_be_visible()  # unfolded by the link
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.getElementById('certificate').contains(document.activeElement)"), "goes on there"
+    tab_to(page, "Who vouches for it.*|.*")
+    page.keyboard.press("Enter")
+    expect(page.locator("#certificate details details[open] p").first).to_be_visible()
+
+
+def test_a_job_is_sent_once_by_a_double_click_and_after_going_back(page, server):
+    before = len(jobs(server))
+    page.goto(f"{FORM}&epsilon=0.02")
+    page.get_by_role("button", name="Train (ε 0.02)").dblclick()
+    page.wait_for_url(re.compile(r"/ui/jobs/\d+$"))
+    job = page.url
+    assert len(jobs(server)) == before + 1
+    page.go_back()
+    again = page.get_by_role("button", name="Train (ε 0.02)")
+    again.click()
+    expect(page.locator("#away")).to_contain_text("This was sent before you came back")
+    assert len(jobs(server)) == before + 1, "nothing is charged again"
+    again.click()
+    page.wait_for_url(re.compile(r"/ui/jobs/\d+$"))
+    assert (page.url != job, len(jobs(server))) == (True, before + 2), "who presses once more means it"
+
+
+def test_of_two_at_one_budget_the_second_sees_what_is_left(page, server, browser):
+    """Both see that 2 fits, and it fits once."""
+    other = sign_in(new_page(browser, server), server, "admin")
+    for each in (page, other):
+        each.goto(f"{FORM}&epsilon=2")
+        expect(each.get_by_role("button", name="Train (ε 2)")).to_be_enabled()
+        each.get_by_label("Name of the model").fill("big")
+        expect(each.get_by_role("button", name="Train (ε 2)")).to_be_enabled()
+    page.get_by_role("button", name="Train (ε 2)").click()
+    page.wait_for_url(re.compile(r"/ui/jobs/\d+$"))
+    before = len(jobs(server))
+    other.get_by_role("button", name="Train (ε 2)").click()
+    expect(other.locator("#price .badge")).to_have_text("does not fit")
+    assert other.get_by_label("Name of the model").input_value() == "big", "what was typed stands there"
+    other.get_by_role("button", name="Use ε").click()
+    expect(other.get_by_role("button", name=re.compile("^Train"))).to_be_enabled()
+    assert len(jobs(server)) == before
+    no_serious_findings(other)
+    other.context.close()
+
+
+def test_a_file_of_two_gigabytes_is_refused_at_once_with_what_to_do(page, server, tmp_path):
+    """By its size, before a byte of it is read: sparse, as no disk of a test holds it."""
+    large = tmp_path / "large.csv"
+    with large.open("wb") as file:
+        file.truncate((2 << 30) + 1)
+    page.goto("/ui/drafts")
+    sent = []
+    page.on("request", lambda asked: sent.append(asked.method))
+    page.get_by_label("File of rows").set_input_files(large)
+    page.get_by_role("button", name="Upload").click()
+    expect(page.locator("#upload-says")).to_contain_text("a larger one is registered by path")
+    assert sent.count("POST") == 1, "it was announced"
+    assert "PUT" not in sent, "and none of it was sent"
+    assert page.get_by_role("button", name="Upload").is_enabled()
+    page.goto("/ui/models/adult")
+    page.get_by_text("Predict a file").click()
+    page.get_by_label("File of records").set_input_files(large)
+    page.get_by_role("button", name="Predict", exact=True).click()
+    expect(page.locator("form.batch .told")).to_contain_text("A larger one: dpserve predict")
+    page.faults.clear()  # the browser notes the refusal
+
+
+def test_what_is_typed_on_a_phone_when_the_sign_in_ended_is_kept(page, server):
+    as_new(page, server, "admin", phone=True)
+    page.goto(f"{FORM}&epsilon=0.01")
+    page.get_by_label("Name of the model").fill("on-the-way")
+    expect(page.get_by_role("button", name="Train (ε 0.01)")).to_be_enabled()
+    page.context.clear_cookies()
+    page.get_by_role("button", name="Train (ε 0.01)").click()
+    expect(page.locator("#away")).to_contain_text("You were signed out elsewhere")
+    expect(page.locator("#away")).to_be_in_viewport()
+    assert page.get_by_label("Name of the model").input_value() == "on-the-way"
+    no_sideways_scroll(page)
+    page.faults.clear()  # what was refused
