@@ -204,7 +204,7 @@ OF_PROCESSES = {
 SHOWN_ALONE = {  # pages with commands that no test runs as they stand there, and what runs the like
     "access.md": "a picture",
     "audit.md": "an audit elsewhere: tests/serving/cli/test_cli.py audits exports and tiles",
-    "certificates.md": "a package that is not published; tests/test_packaging.py installs it",
+    "reference/certificate.md": "a package that is not published; tests/test_packaging.py installs it",
     "cluster.md": "hosts of Dask: tests/training/rows/test_cluster.py starts them as processes",
     "deployment.md": "buildah, docker and kubectl: make image-test, make lint-deploy, tests/deploy/test_overlays.py",
     "development.md": "make, of which this is a part",
@@ -221,7 +221,7 @@ SHOWN_ALONE = {  # pages with commands that no test runs as they stand there, an
     "sources.md": "stores and databases of one's own: tests/training/rows/test_duck.py, make stores-test",
     "serving.md": "a bento: tests/serving/test_service.py builds one",
     "reference/others.md": "packages of others: tests/dpserve_platform/outside/test_vouched.py runs a program",
-    "witnesses.md": "witnesses of others: tests/accountant/log/test_witness.py",
+    "reference/ledger.md": "witnesses of others: tests/accountant/log/test_witness.py",
 }
 
 

@@ -15,7 +15,11 @@ from ledgers import EXAMPLES, ROOT, adult_schema
 from pages import blocks
 from small_home import dpserve
 
-PAGES = [f"docs/{name}" for name in ("evaluation.md", "cover.md", "reference/worth.md")]
+PAGES = (
+    ("docs/evaluation.md", ""),
+    ("docs/cover.md", ""),
+    ("docs/reference/certificate.md", "The statement of an evaluation"),
+)
 
 
 @pytest.mark.slow
@@ -31,7 +35,7 @@ def test_every_command_of_the_pages_runs(tmp_path):
     home = tmp_path / "home"
     dpserve(home, "init")
     shutil.copy(home / "trust.json", tmp_path)
-    script = "set -e\n" + "\n".join(block for page in PAGES for block in blocks(page, "sh"))
+    script = "set -e\n" + "\n".join(block for page, under in PAGES for block in blocks(page, "sh", under))
     environment = {**os.environ, "DPSERVE_HOME": str(home), "PYTHONPATH": str(ROOT)}
     command = ["bash", "-c", f'dpserve() {{ {shlex.join(warm.python())} -m serving.cli "$@"; }}\n' + script]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)

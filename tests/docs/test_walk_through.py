@@ -1,4 +1,4 @@
-"""The pages for an auditor who has none of our code: every command is run, against sound files and forged ones."""
+"""The script for an auditor who has none of our code: every step is run, against sound files and forged ones."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from expected_verdicts import EXPECTED, FOLDER, accepts, concerning
 from histories import copied, grown, log_vkey, pinned, rewritten
 from ledgers import place, plan
+from pages import blocks
 from witness_server import Witness
 
 from accountant.access import tokens
@@ -32,16 +33,9 @@ from dpserve_verify.privacy.budget import NANO
 from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, PureDp
 
 pytestmark = [pytest.mark.slow, pytest.mark.system("openssl", "jq", "awk")]
-DOCS = ledgers.ROOT / "docs"
-
-
-def commands(page: str) -> list[str]:
-    return re.findall(r"^```sh\n(.*?)^```", (DOCS / page).read_text(), re.M | re.S)
-
-
-PAGES = ("audit.md", "reference/epsilon-program.md", "audit-ledger.md", "reference/budgets-program.md")
-STEPS = [step for page in PAGES for step in commands(page)]
-AUDIT, WITNESSES = ("set -eu\n" + "\n".join(steps) for steps in (STEPS, commands("witnesses.md")))
+AUDIT = (ledgers.ROOT / "docs" / "audit.sh").read_text()
+STEPS = [f"# {step}" for step in re.split(r"^# \d+\. ", AUDIT, flags=re.M)[1:]]
+WITNESSES = "set -eu\n" + "\n".join(blocks("docs/reference/ledger.md", "sh", "Witnesses"))
 
 
 @lru_cache
@@ -264,7 +258,7 @@ def test_the_adaptive_bound_is_recomputed_from_below(tmp_path, what, delta):
     assert said(tmp_path, what, delta, ADAPTIVE, factor="0.97")["holds"] is False
 
 
-# Budgets, and the vectors of docs/vectors.md
+# Budgets, and the vectors of docs/reference/ledger.md
 
 FUNCTIONS = ("verify_checkpoint", "root_of_the_first")
 ROOT_OF_ALL = """verify_checkpoint ledger/checkpoint
@@ -317,7 +311,7 @@ def test_budgets_of_the_vectors(tmp_path, name):
 
 
 def test_the_page_of_vectors_lists_each_with_its_verdict():
-    found = follow(ledgers.ROOT, "\n".join(commands("vectors.md")))
+    found = follow(ledgers.ROOT, "\n".join(blocks("docs/reference/ledger.md", "sh", "Vectors for verifiers")))
     listed = {line.split()[0]: line.split()[2] for line in found.stdout.splitlines()}
     assert listed == {path.name: EXPECTED[path.name]["verdict"] for path in FOLDER.iterdir() if path.is_dir()}
 

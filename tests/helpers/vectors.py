@@ -2,8 +2,9 @@
 
     python tests/helpers/vectors.py
 
-writes it anew; keys, clock and names are fixed, so that the same code writes the same bytes. docs/vectors.md says what
-stands in it. The stories of ledgers are in `vector_stories.py`; here are the forgeries of them, and the certificates.
+writes it anew; keys, clock and names are fixed, so that the same code writes the same bytes. docs/reference/ledger.md
+says what stands in it. The stories of ledgers are in `vector_stories.py`; here are the forgeries of them, and the
+certificates.
 """
 
 from __future__ import annotations

@@ -25,7 +25,13 @@ from accountant.errors import UnknownName
 
 ROOM = Path(__file__).resolve().parents[2]
 PLACES = ((ROOM / "docs", ROOM / "docs" / "mkdocs.yml"), (ROOM.parent / "docs", ROOM.parent / "mkdocs.yml"))
-FILES = {".png": "image/png", ".svg": "image/svg+xml", ".json": "application/json", ".jsonl": "application/x-ndjson"}
+FILES = {
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".json": "application/json",
+    ".jsonl": "application/x-ndjson",
+    ".sh": "text/plain",
+}
 MAKER = "reference.py"
 START = '<div class="scroll" role="region" aria-label="Table" tabindex="0"><table>\n'
 

@@ -578,7 +578,7 @@ def test_whoever_verifies_needs_no_sampler():
 
 @pytest.mark.system("jq", "openssl")
 def test_the_documentations_commands_do_what_they_say(home, tmp_path):
-    text = (SCHEMA.parent / "certificates.md").read_text()
+    text = (SCHEMA.parent / "reference" / "certificate.md").read_text()
     (find_key,) = re.findall(r"```sh\n(jq .*?)```", text, re.DOTALL)
     (show,) = re.findall(r"`(jq '\.payload[^`]*)`", text)
     write_bundle(tmp_path / "model", read_bundle(home.models / "adult" / "1"))

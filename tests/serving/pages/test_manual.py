@@ -38,6 +38,7 @@ def test_no_page_has_a_style_of_its_own_and_the_schemas_are_served():
     found = render.manual()
     assert [name for name in found.pages if re.search(r"<[^>]*\sstyle=", render.page(name).html)] == []
     assert render.page("results/speed").html.count('<td class="number">') > 5
+    assert found.files["audit.sh"].read_text("utf-8").startswith("#!/bin/sh\n")
     for name in ("certificate.schema.json", "profile.schema.json", "answer.schema.json", "worth.schema.json"):
         assert json.loads(found.files[name].read_bytes())["$schema"]
         assert render.FILES[".json"] == "application/json"

@@ -367,7 +367,7 @@ def test_a_sum_that_does_not_follow_is_refused(checker):
 
 @pytest.mark.slow
 def test_the_documented_snippet_runs(checker, tmp_path):
-    page = (ROOT / "docs" / "verifying-in-the-browser.md").read_text()
+    page = (ROOT / "docs" / "audit.md").read_text()
     snippet = page.split("```js\n")[1].split("```")[0]
     for script in STATIC.glob("verify*.js"):
         shutil.copy(script, tmp_path)
@@ -385,7 +385,7 @@ def test_the_documented_snippet_runs(checker, tmp_path):
     assert done.stdout == f"true {len(STEPS)}\n", done.stderr
 
 
-# ---- the vectors of docs/vectors.md ----------------------------------------------------------------------------------
+# ---- the vectors of docs/reference/ledger.md -------------------------------------------------------------------------
 
 LAYERS = {
     "signature": "signature",
