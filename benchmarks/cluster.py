@@ -168,7 +168,7 @@ turns; clock time, medians. The answers were the same bits, also in the rounds i
 In such a round the other worker answers for all rows: its own, and, once the scheduler saw the connection end, those
 of the lost one, which it opens, and whose scores it makes again from all votes. It reads them for their digest
 only where no worker of its host did before. Until a new worker has its share, rounds take up to twice as long.
-[How a cluster is run](../../docs/cluster.md).
+[How a cluster is run](../../docs/reference/sources.md).
 
 | ms | {" | ".join(f"{rows:,}" for rows in sizes)} |
 |---|{"---:|" * len(sizes)}

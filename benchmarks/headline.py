@@ -1,6 +1,6 @@
 """Say where `auto` stands beside the best private peer: the cells of benchmarks/utility.py, and one table of them.
 
-python -m benchmarks.headline    # the table of docs/results/utility.md; fits nothing
+python -m benchmarks.headline    # the table of docs/results/measured.md; fits nothing
 """
 
 from __future__ import annotations

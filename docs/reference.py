@@ -350,7 +350,8 @@ def configuration() -> str:
     intro = (
         "Each is a variable of the environment; a flag of `dpserve serve` goes before its variable. `dpserve config` "
         "prints what is in force, and where it came from. [Running a server](../operating.md), "
-        "[keys](../keys.md), [monitoring](../monitoring.md) and [clusters](../cluster.md) say more.\n\n"
+        "[keys](home.md#keys), [monitoring](../monitoring.md) and "
+        "[clusters](sources.md#rows-on-several-hosts) say more.\n\n"
     )
     others = table(("variable", "meaning"), [(f"`{name}`", means) for name, means in OTHERS.items()])
     served = table(("variable", "default", "meaning"), rows)

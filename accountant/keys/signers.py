@@ -1,4 +1,4 @@
-"""Where the issuer's key may be kept, named by the signer URIs of securesystemslib (docs/issuer-key.md).
+"""Where the issuer's key may be kept, named by the signer URIs of securesystemslib (docs/reference/home.md).
 
     (empty), file:                 issuer.pem among our own keys (Ed25519)
     none                           not here: this process issues nothing (`accountant.keys.opening`)

@@ -1,5 +1,5 @@
 """What the guard against copies answered: each comparison that no registration follows leaves a signed entry, and only
-a few of one caller may be answered in an hour, counted from the entries themselves (docs/privacy/copies.md).
+a few of one caller may be answered in an hour, counted from the entries themselves (docs/privacy/rows.md).
 
 A registration that is withdrawn counts as one: it told that nobody of the file is registered elsewhere, and nothing is
 registered by it any more. An entry names who asked, by which door, which name was tried, and the datasets in which rows

@@ -1,5 +1,5 @@
 """What a job is made from: the releases behind its dataset's schema and behind what it begins from, as its entry names
-them and as statements spell them out (docs/privacy/made-from.md).
+them and as statements spell them out (docs/privacy/outside.md).
 
 A `reserved` entry names entries that bind statements, one of each release: those that these were made from stand
 among them.

@@ -1,5 +1,5 @@
 """The total for one person over all blocks of a dataset that grows, founded when it grows first or changed later: an
-account that has used what was used before it (docs/privacy/blocks.md).
+account that has used what was used before it (docs/privacy/filter.md).
 """
 
 from __future__ import annotations

@@ -338,7 +338,7 @@ class ExponentialSelections(_RangeMechanism):
     """One index in every row of `values` (rows, candidates): independent exponential mechanisms of one scale.
 
     Together they are ONE exponential mechanism over all combinations, whose score is the sum over rows: `sensitivity`
-    is the range of that sum, and the whole release is of bounded range `epsilon` (docs/privacy/topdown.md).
+    is the range of that sum, and the whole release is of bounded range `epsilon` (docs/privacy/trees.md).
     """
 
     name: ClassVar[str] = "exponential-per-row"

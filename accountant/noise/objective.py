@@ -1,6 +1,6 @@
 """Objective perturbation: the minimum of a convex loss of rows, plus noise in the loss, plus a little on the answer.
 
-Redberg, Koskela and Wang 2023, with the constants and the finite arithmetic of docs/privacy/convex.md. The noise in the
+Redberg, Koskela and Wang 2023, with the constants and the finite arithmetic of docs/privacy/ebm.md. The noise in the
 loss is a continuous Gaussian, drawn to 44 binary digits; that a minimum is near enough is checked in whole numbers
 before anything is released, and how near is part of the price.
 """

@@ -206,7 +206,7 @@ class Replay:
 
     def _judge_resumed(self, seq: int, value: Value) -> None:
         """Judge `resumed`: a job goes on, for no price, as what was drawn is not drawn again
-        (docs/privacy/resumed.md).
+        (docs/privacy/filter.md).
         """
         job, times = self.move(value["reservation"], "started", "started"), value["times"]
         require(

@@ -126,7 +126,7 @@ class DatasetState:
 @dataclass
 class Books:
     """Families and datasets by identity and name. `held`: of a family that keeps units aside, their account, which
-    stands among the families: parallel composition, docs/privacy/parts.md.
+    stands among the families: parallel composition, docs/privacy/rows.md.
     """
 
     families: dict[str, FamilyState] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """What a job says it was made from, and the profiles that a dataset's entry says its schema was refined from: judged
 apart from the code that wrote them. Each release stands before, and none that the entries show to be behind a job is
-left out (docs/privacy/made-from.md).
+left out (docs/privacy/outside.md).
 """
 
 from __future__ import annotations

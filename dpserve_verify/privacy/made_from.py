@@ -1,4 +1,4 @@
-"""What a release was made from, and what it comes to together with that: the one sum (docs/privacy/made-from.md).
+"""What a release was made from, and what it comes to together with that: the one sum (docs/privacy/outside.md).
 
 A release that was computed from another one holds what that held. So a statement names every release that went into it,
 with its price; whoever says how much one who has the release learns of one unit asks `sum_of`, and whoever charges it

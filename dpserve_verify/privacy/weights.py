@@ -1,4 +1,4 @@
-"""Weights of rows (docs/privacy/weights.md): a row of weight w counts as w / most of one, to the next of PARTS.
+"""Weights of rows (docs/privacy/rows.md): a row of weight w counts as w / most of one, to the next of PARTS.
 
 So no row counts as more than one, and what one row moves is what it moves without weights: in PARTS of a row, in which
 weighed rows are counted, exactly PARTS times as much.

@@ -6,5 +6,5 @@ from serving.pages.parts.places import Place
 
 PLACES = (
     Place("/ui/campaigns", "Campaigns", ("train", "audit"), "Owners who keep their rows, and how many answered", True,
-          later=True, help="local"),
+          later=True, help="owners"),
 )  # fmt: skip

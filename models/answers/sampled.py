@@ -1,5 +1,5 @@
 """Counts of a part of the units, as counts of all of them: scaled by the public share of the part, with an interval
-that holds what noise and the draw of the part leave open. docs/privacy/sums.md has the proof.
+that holds what noise and the draw of the part leave open. docs/privacy/counts.md has the proof.
 """
 
 from __future__ import annotations

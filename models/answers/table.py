@@ -1,6 +1,6 @@
 """The figures of a query from noisy sums in public cells, and whether what was released before answers another.
 
-Every figure is a function of released numbers: docs/privacy/sums.md has the intervals.
+Every figure is a function of released numbers: docs/privacy/counts.md has the intervals.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Figures of a table from noisy counts, each with an interval: docs/privacy/profiles.md has the argument.
+"""Figures of a table from noisy counts, each with an interval: docs/privacy/counts.md has the argument.
 
 A figure t of the rows solves sum(a_j(t) * counts_j) = 0. With noise in the counts the sum has a known variance v(t),
 and the interval holds each t with sum^2 <= z^2 v(t) (Fieller 1954): linear in t here, so its ends solve a quadratic.

@@ -1,4 +1,4 @@
-"""A joint law of all columns from released counts: post-processing, free. docs/privacy/profiles.md has the argument.
+"""A joint law of all columns from released counts: post-processing, free. docs/privacy/counts.md has the argument.
 
 Each column's counts are brought together with the sums of its pairs, by the inverse of their variances, and projected
 onto counts that are not negative; each pair is fitted to its columns by iterative proportional fitting. The law is a

@@ -1,4 +1,4 @@
-"""Intervals that count both what drew the records and what noise was added: docs/privacy/parts.md and
+"""Intervals that count both what drew the records and what noise was added: docs/privacy/rows.md and
 studies/statements/evaluation.md have the argument and the coverage that was measured.
 
 Every figure t solves E[T(t)] = 0 for a T that is a polynomial in the noisy counts, unbiased whatever the counts are;

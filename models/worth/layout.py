@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from models.parts.answers import Bends, ClassLabel, Range, Scores, probabilities_of
 
 BINS = 32  # of the probability, an even number: a half, where the answer changes, is between two
-FEWER_BINS = ((100.0, 8), (600.0, 16))  # below this strength, so many: docs/privacy/evaluations.md
+FEWER_BINS = ((100.0, 8), (600.0, 16))  # below this strength, so many: docs/privacy/counts.md
 BIN_CHOICES = (*(bins for _, bins in FEWER_BINS), BINS)
 ERROR_STEPS = 20  # of the size of an error: each bin is 1 / sqrt 2 of the next, the last one ends at the range's width
 VALUE_BINS = 16

@@ -30,7 +30,7 @@ NEW_PASSPHRASE = "DPSERVE_NEW_KEY_PASSPHRASE"
 Reason = Annotated[str, typer.Option(help="Why. It stays in the ledger permanently.")]
 IssuerUri = Annotated[
     str | None,
-    typer.Option("--issuer-key", help="Where the new issuer key is kept: a signer URI, see docs/issuer-key.md."),
+    typer.Option("--issuer-key", help="Where the new issuer key is kept: a signer URI, see docs/reference/home.md."),
 ]
 
 

@@ -58,7 +58,7 @@ def init(
     issuer_key: Annotated[
         str,
         typer.Option(
-            help="Where the issuer's key is kept: a signer URI, see docs/issuer-key.md.", envvar="DPSERVE_ISSUER_KEY"
+            help="Where the issuer's key is kept: a signer URI (docs/reference/home.md).", envvar="DPSERVE_ISSUER_KEY"
         ),
     ] = "",
     if_absent: Annotated[

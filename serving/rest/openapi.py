@@ -161,6 +161,8 @@ def codes() -> dict[int, list[str]]:
     """Return all error codes by HTTP status."""
     by_status: dict[int, set[str]] = {status: {code} for status, code in HTTP_CODES.items()}
     for kind in _errors(DpserveError):
+        if "code" not in kind.__dict__:  # the same refusal: here, or as a client says it
+            continue
         by_status.setdefault(status_of(kind("")), set()).add(kind.code)
     return {status: sorted(by_status[status]) for status in sorted(by_status)}
 

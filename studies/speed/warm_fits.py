@@ -4,7 +4,7 @@
 
 One processor, so one thread each. Ours and the peer take turns, so that other work on the machine falls on both; the
 least of the turns counts. The peer must be installed (benchmarks/requirements.in). A line of JSON a set, and in the end
-the table of docs/results/speed.md: what part of the peer's seconds a fit takes.
+the table of docs/results/measured.md: what part of the peer's seconds a fit takes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/upgrades.md, walked with the home that version 0.3.0 made: the older version, a newer one, and back."""
+"""docs/reference/failures.md, walked with the home that version 0.3.0 made: the older one, a newer one, and back."""
 
 from __future__ import annotations
 

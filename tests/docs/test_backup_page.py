@@ -1,5 +1,5 @@
-"""The drill of docs/backup.md: its own commands, on homes with either database; what is restored is whole, and
-what is too old is refused.
+"""The drill of docs/reference/failures.md: its own commands, on homes with either database; what is restored is whole,
+and what is too old is refused.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 import ledgers
 import pytest
 from ledgers import place
+from pages import part
 
 from accountant.audit.audit import audit_home
 from accountant.home import Home
@@ -22,8 +23,8 @@ from training.jobs import job
 from training.requests import JobRequest
 
 pytestmark = pytest.mark.slow
-PAGE = (ledgers.ROOT / "docs" / "backup.md").read_text()
-PARTS = (ledgers.ROOT / "docs" / "reference" / "home.md").read_text()
+PAGE = part("docs/reference/failures.md", "Backup and restore")
+PARTS = part("docs/reference/home.md", "What a home holds")
 
 
 BACK_UP, RESTORE = re.findall(r"^```sh\n(dpserve backup.*?|DPSERVE_HOME.*?)^```", PAGE, re.M | re.S)

@@ -205,21 +205,21 @@ SHOWN_ALONE = {  # pages with commands that no test runs as they stand there, an
     "access.md": "a picture",
     "audit.md": "an audit elsewhere: tests/serving/cli/test_cli.py audits exports and tiles",
     "reference/certificate.md": "a package that is not published; tests/test_packaging.py installs it",
-    "cluster.md": "hosts of Dask: tests/training/rows/test_cluster.py starts them as processes",
     "deployment.md": "buildah, docker and kubectl: make image-test, make lint-deploy, tests/deploy/test_overlays.py",
     "development.md": "make, of which this is a part",
-    "editing.md": "a model of six classes: tests/models/edit/test_edit_classes.py",
-    "explanations.md": "a door: tests/serving/rest/test_explain_rest.py",
-    "federated.md": "an installation, as make federated-test has it; tests/local/federated runs the rest",
+    "reference/explanations.md": "a model of six classes: tests/models/edit/test_edit_classes.py; a door: "
+    "tests/serving/rest/test_explain_rest.py",
+    "reference/institutions.md": "an installation, as make federated-test has it; tests/local/federated runs the rest",
     "how-it-works.md": "a map",
-    "issuer-key.md": "SoftHSM: tests/accountant/keys/test_signers.py runs it",
     "monitoring.md": "a port below 1024; tests/serving/process have TLS and the token",
     "nothing-is-sent.md": "a tracer: tests/test_nothing_is_sent.py runs it",
-    "postgresql.md": "a PostgreSQL of one's own: tests/accountant/store",
-    "predictions.md": "another runtime: tests/models/onnx/test_portable.py",
+    "reference/home.md": "SoftHSM: tests/accountant/keys/test_signers.py runs it; a PostgreSQL of one's own: "
+    "tests/accountant/store",
     "reference/clients.md": "a picture",
-    "sources.md": "stores and databases of one's own: tests/training/rows/test_duck.py, make stores-test",
-    "serving.md": "a bento: tests/serving/test_service.py builds one",
+    "reference/sources.md": "stores, databases and hosts of one's own: tests/training/rows/test_duck.py, make "
+    "stores-test, tests/training/rows/test_cluster.py",
+    "reference/serving.md": "a bento: tests/serving/test_service.py builds one; another runtime: "
+    "tests/models/onnx/test_portable.py",
     "reference/others.md": "packages of others: tests/dpserve_platform/outside/test_vouched.py runs a program",
     "reference/ledger.md": "witnesses of others: tests/accountant/log/test_witness.py",
 }

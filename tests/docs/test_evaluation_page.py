@@ -17,7 +17,7 @@ from small_home import dpserve
 
 PAGES = (
     ("docs/evaluation.md", ""),
-    ("docs/cover.md", ""),
+    ("docs/reference/serving.md", "Answers that cover"),
     ("docs/reference/certificate.md", "The statement of an evaluation"),
 )
 

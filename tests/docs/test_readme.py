@@ -35,7 +35,7 @@ FIRST_PATH = ("init", "dataset register", "plan", "train", "evaluate", "predict"
 
 def glossary() -> tuple[list[list[str]], list[str]]:
     """The words of docs/glossary.md, each line's with what else it is called; and those that the first hour has not."""
-    page = (ROOT / "docs" / "glossary.md").read_text("utf-8")
+    page = (ROOT / "docs" / "glossary.md").read_text("utf-8").partition("\n## ")[0]
     rows = [row.split(", ") for row in re.findall(r"^\| ([a-z, ]+) \|", page, re.M) if row != "word"]
     (hidden,) = re.findall(r"does without these: (.*?)\.", page, re.S)
     return rows, " ".join(hidden.split()).split(", ")

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 import warm
-from pages import ROOT, blocks, follow
+from pages import ROOT, blocks, follow, part
 from small_home import dpserve
 
 from accountant.home import Home
@@ -49,7 +49,7 @@ def test_a_person_is_deleted_and_a_year_is_planned_by_the_commands_of_the_pages(
 @pytest.mark.slow
 def test_as_many_jobs_fit_into_a_total_as_the_page_says(tmp_path, monkeypatch):
     """Prices of ebm's and lazybb's jobs on a table of the census' width; the page gives the smaller figure."""
-    page = (ROOT / "docs/budget-year.md").read_text("utf-8")
+    page = part("docs/budget-year.md", "How many jobs fit")
     sizes = [Decimal(size) for size in re.findall(r"(?:jobs )?of ([\d.]+) ?\|", page)]
     table = [[int(cell) for cell in line.split("|")[1:-1]] for line in re.findall(r"^\| \d.*\|$", page, re.M)]
     data = ROOT / "examples/data"

@@ -20,7 +20,7 @@ from local.campaign.defining import read_aggregator
 from training.datasets.datasets import register
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA, PAGE = ROOT / "examples" / "data", (ROOT / "docs" / "institutions.md").read_text("utf-8")
+DATA, PAGE = ROOT / "examples" / "data", (ROOT / "docs" / "reference" / "institutions.md").read_text("utf-8")
 TOML = re.findall(r"```toml\n(.*?)```", PAGE, re.S)[0]
 ROWS = 10_853  # of each
 SHORT = ("--set", "epochs=2", "--set", "rate=0.5")  # 44 rounds, in place of some 600

@@ -29,6 +29,7 @@ import numpy as np  # noqa: E402
 import owners  # noqa: E402
 from composed import Composed  # noqa: E402
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session  # noqa: E402
+from pages import part  # noqa: E402
 
 from accountant.home import Home  # noqa: E402
 from local.campaign import campaigns  # noqa: E402
@@ -36,7 +37,7 @@ from local.federated.workspace import guard, write_job  # noqa: E402
 from local.owner.own_ledger import OwnLedger  # noqa: E402
 
 SITES, USER = ("north", "south", "west"), "user@platform.example"
-PAGE = (ROOT / "docs" / "federated.md").read_text("utf-8")
+PAGE = part("docs/reference/institutions.md", "Over NVFlare")
 PROJECT = PAGE.split("```yaml\n")[1].split("```")[0]
 OWNER = """\
 url = "https://campaigns.example"

@@ -390,7 +390,7 @@ def test_one_connection_takes_every_form_in_turn(server, wanted):
             assert client.get("/v2/models/adult/ready").json() == {"name": "adult", "ready": True}
 
 
-# docs/predictions.md and docs/serving.md
+# docs/reference/serving.md
 
 
 def test_the_pages_python_does_what_it_says(server, monkeypatch, capsys):
@@ -398,8 +398,8 @@ def test_the_pages_python_does_what_it_says(server, monkeypatch, capsys):
     monkeypatch.setenv("DPSERVE_URL", f"http://127.0.0.1:{server.port}")
     monkeypatch.setenv("DPSERVE_TOKEN", server.tokens["predict"])
     names = {}
-    for block in blocks("docs/predictions.md", "python"):
-        exec(compile(block, "docs/predictions.md", "exec"), names)
+    for block in blocks("docs/reference/serving.md", "python"):
+        exec(compile(block, "docs/reference/serving.md", "exec"), names)
     names["client"].close()
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("adult@2 [")
@@ -413,7 +413,7 @@ def test_the_pages_python_does_what_it_says(server, monkeypatch, capsys):
 
 def test_the_pages_commands_do_what_they_say(server):
     said = []
-    for line in "".join(blocks("docs/serving.md", "sh")).splitlines():
+    for line in "".join(blocks("docs/reference/serving.md", "sh", "Serving")).splitlines():
         done = dpserve(server.path, *shlex.split(line)[1:])
         assert done.returncode == 0, done.stderr
         said.append(done.stdout.partition(";")[0])

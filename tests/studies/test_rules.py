@@ -55,7 +55,7 @@ def test_a_rule_that_did_not_see_a_set_keeps_the_bound_on_it(choices):
     assert lost(taken, auto.FAIR) < 0.005
     assert lost(taken, "") < 0.006
     assert min(lost(dict.fromkeys(choices, name), of) for name in auto.NAMES for of in ("", auto.FAIR)) > 0.005
-    for page in (forecast.HERE / "auto.md", PAGES / "utility.md"):
+    for page in (forecast.HERE / "auto.md", PAGES / "measured.md"):
         for of in ("", auto.FAIR):
             said = auto.by_strength(choices, {"": taken}, of)[-1].split(" | ")[-1].removesuffix(" |")
             assert said.replace("0.", ".") in " ".join(page.read_text("utf-8").split()), page
@@ -109,7 +109,7 @@ def test_auto_takes_curves_of_several_classes_from_where_the_fits_say_so():
     cells = {cell: by for cell, by in classes.cells_of(lines_of("classes.jsonl")).items() if cell[1]}
     starts = classes.STARTS
     assert min(starts, key=lambda start: classes.lost(cells, start, "log_loss")) == MANY_CLASSES_FROM
-    page = (PAGES / "studies.md").read_text("utf-8")
+    page = (PAGES / "measured.md").read_text("utf-8")
     for cell, what in ((("diamonds_cut", "4"), "diamonds' cuts"), (("mnist5k", "4"), "ten digits")):
         rules, curves = (f"{cells[cell][name]['log_loss']:.2f}".removeprefix("0") for name in ("lazybb", "ebm"))
         assert f"{what} {rules} to {curves}" in page

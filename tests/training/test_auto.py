@@ -160,7 +160,7 @@ def test_the_pages_say_the_constants_of_the_rule():
         f"| three classes or more | {many} | `ebm` |",
     }
     assert rows <= set((docs / "learners.md").read_text("utf-8").splitlines())
-    found = (docs / "results" / "studies.md").read_text("utf-8")
+    found = (docs / "results" / "measured.md").read_text("utf-8")
     assert (
         f"1-rules below records x epsilon of {FEW} times the root of the features, "
         f"curves of `ebm` where {share} of at most {CURVES_UP_TO} " in found

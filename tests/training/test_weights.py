@@ -1,5 +1,5 @@
 """Rows with weights: every query that weighs them moves by what is charged, over all neighbours; to weigh k is to stand
-there k times; and a reach without the weight in it is caught (docs/privacy/weights.md).
+there k times; and a reach without the weight in it is caught (docs/privacy/rows.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Columns of two files that hold the same values, whatever they are called: by how often each value stands in either.
 
 Of each column the values with the smallest fingerprints are looked at, the same ones in both files.
-docs/privacy/copies.md has why a choice of columns that is made by looking at values keeps the error rate.
+docs/privacy/rows.md has why a choice of columns that is made by looking at values keeps the error rate.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The guard against copies, at every door where a file comes in: which files are compared with registered datasets, how
-many answers are given, and what an answer says (docs/privacy/copies.md).
+many answers are given, and what an answer says (docs/privacy/rows.md).
 
 What is found in somebody else's dataset is about people whose budget is not charged for it. So a file of few people is
 not compared, answers are counted, each that no registration follows leaves an entry, and none says how much was found.

@@ -1,5 +1,5 @@
 """Whether the rows or the people of a new file stand in a registered dataset already, in any order, subset, choice of
-columns, format, schema or target. docs/privacy/copies.md has the statistic, its proof and its two error rates.
+columns, format, schema or target. docs/privacy/rows.md has the statistic, its proof and its two error rates.
 
 A registration leaves a sketch beside its packed rows: fingerprints (keyed by the home) of a random sample of the
 original rows, and of the ids in columns that name people. A later file is read whole against every sketch.
@@ -427,7 +427,7 @@ def _share(
 
 def crossing_chance(once_each: int, twice_there: int, twice_here: int) -> float:
     """Return the chance of so many or more values that stand once in each of two files, given all values that stand
-    twice in the two together, where the files are independent draws from any two populations (docs/privacy/copies.md).
+    twice in the two together, where the files are independent draws from any two populations (docs/privacy/rows.md).
 
     At its largest, with one population: P(h) ~ 2^h / ((there)! h! (here)!), where 2 there + h and 2 here + h are given.
     """

@@ -1,5 +1,5 @@
 """Who runs a job: its owner, and a lease in the ledger's index that is renewed while the owner lives. It decides who
-cleans up, never what is charged (docs/interrupted-jobs.md).
+cleans up, never what is charged (docs/reference/failures.md).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Before a draw a line says that it is made, and after it another what came, both handed to the system before the learner
 sees the answer. So each release of the plan is drawn at most once, whoever plays it: what has an answer is not drawn
-again, and where a line says that one was begun and none what came, the job is not resumed (docs/privacy/resumed.md).
+again, and where a line says that one was begun and none what came, the job is not resumed (docs/privacy/filter.md).
 
 The lines are bound to one another, to the job's entry, to this start of this machine, to this very file and to the code
 by an HMAC of the accountant's key. Whoever plays the job holds the file's lock for as long as the process lives.

@@ -2,7 +2,7 @@
 
 Law. A row adds something in -down..up to one cell of each of `groups`. A row more or less moves each group by at most
 the larger of both. A row replaced moves one cell by up + down, or two cells by the larger each: 2 in L1, sqrt 2 in L2.
-Rows with weights (docs/privacy/weights.md): a row adds its part of that, so it reaches no further, counted in PARTS.
+Rows with weights (docs/privacy/rows.md): a row adds its part of that, so it reaches no further, counted in PARTS.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a run of any setting may cost at most: one kind of event, so often, below which the plans of all settings stay.
 
 The price of a private selection reads the pure price and the Renyi curve of one run alone. A plan below a ceiling has a
-smaller pure price, and a smaller figure at every order (docs/privacy/tuning.md); `load` decides that in whole numbers.
+smaller pure price, and a smaller figure at every order (docs/privacy/prices.md); `load` decides that in whole numbers.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Private selection inside a session: a random number of runs, each of one setting drawn from the public grid, each
-scored privately; the best outcome is all that is left (docs/privacy/tuning.md).
+scored privately; the best outcome is all that is left (docs/privacy/prices.md).
 
 The number of runs is never told. So that the time does not tell it either, at least `most` runs are made, a public
 number; those beyond the number drawn are made and forgotten. Only a draw above `most`, of chance below RARE, shows.

@@ -1,5 +1,5 @@
 """Private tuning: one job that learns a random number of times with settings drawn from a public grid, scores each run
-privately, and keeps the best (docs/privacy/tuning.md). It stands among a job's parameters, under one name.
+privately, and keeps the best (docs/privacy/prices.md). It stands among a job's parameters, under one name.
 """
 
 from __future__ import annotations

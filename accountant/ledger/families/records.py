@@ -138,15 +138,15 @@ class Registration:
         new_people: the steward's word that these people have no budget yet.
         family_name: the name of the family that it founds; None: as the dataset.
         targets: what a job may be asked to predict, where there are several to choose from.
-        holdout: the share of units kept aside for evaluation (docs/privacy/parts.md); None: of none.
+        holdout: the share of units kept aside for evaluation (docs/privacy/rows.md); None: of none.
         cells: whether its numbers are packed in fine cells as well, so that a job may find where to cut them.
-        person: the total for one person over all blocks (docs/privacy/blocks.md); None: none was declared.
-        query: by which the rows were read (docs/privacy/queries.md); None: they are a file's, or a whole table's.
+        person: the total for one person over all blocks (docs/privacy/filter.md); None: none was declared.
+        query: by which the rows were read (docs/privacy/rows.md); None: they are a file's, or a whole table's.
         refined: the profiles that its schema says it was refined from.
         ids: the steward's words about ids, of IDS_SAID.
         institutions: how many keep these rows, each its own, and bound what one unit contributes; None: they are here,
             or with owners who are units themselves.
-        weight: the column that says what a row weighs, and the most (docs/privacy/weights.md); None: all weigh alike.
+        weight: the column that says what a row weighs, and the most (docs/privacy/rows.md); None: all weigh alike.
     """
 
     name: str

@@ -63,8 +63,8 @@ HELP = (
     ("/ui/jobs", "dashboard#a-job-the-price-first"),
     ("/ui/schedules", "growing"),
     ("/ui/verify", "audit#in-the-browser"), ("/ui/models", "dashboard#models"), ("/ui/ledger", "audit"),
-    ("/ui/audit", "audit"), ("/ui/service", "monitoring"), ("/ui/keys", "keys"), ("/ui/evaluations", "evaluation"),
-    ("/ui/grants", "access"), ("/ui/tokens", "access"),
+    ("/ui/audit", "audit"), ("/ui/service", "monitoring"), ("/ui/keys", "reference/home#keys"),
+    ("/ui/evaluations", "evaluation"), ("/ui/grants", "access"), ("/ui/tokens", "access"),
     *((place.path, place.help) for place in EXTENSIONS), ("/ui", "dashboard"), ("/api", "reference/clients#with-curl"),
 )  # fmt: skip
 

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from ledgers import ROOT, copy, place
+from pages import blocks
 from securesystemslib.signer import SIGNER_FOR_URI_SCHEME, CryptoSigner, Signature, SSlibKey
 
 from accountant.access import key_life
@@ -326,11 +327,8 @@ def test_a_token_that_does_not_serve(token, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.system("softhsm2-util", "openssl")
 def test_the_steps_in_the_documentation(token, tmp_path):
-    """docs/issuer-key.md, with a token in SoftHSM, to try it out."""
-    (steps,) = [
-        block for block in (ROOT / "docs" / "issuer-key.md").read_text().split("```text") if "softhsm2-util" in block
-    ]
-    steps = steps.partition("```")[0]
+    """docs/reference/home.md, with a token in SoftHSM, to try it out."""
+    (steps,) = [each for each in blocks("docs/reference/home.md", "text") if "softhsm2-util" in each]
     (tmp_path / "tokens").mkdir()
     (tmp_path / "softhsm2.conf").write_text(f"directories.tokendir = {tmp_path}/tokens\nobjectstore.backend = file\n")
     script = f'set -euo pipefail; dpserve() {{ "{sys.executable}" -m serving.cli "$@"; }}\n{steps}'

@@ -1,6 +1,6 @@
 """Mutants: our learners and small ones, each with one fault that privacy does not survive. The check refuses them all.
 
-`python tests/dpserve_platform/replay/test_mutants.py` prints the table of docs/privacy/record-play.md.
+`python tests/dpserve_platform/replay/test_mutants.py` prints the table of docs/privacy/others.md.
 """
 
 from __future__ import annotations

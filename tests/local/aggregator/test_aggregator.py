@@ -26,6 +26,7 @@ import pytest
 import sharing
 from https import served
 from in_process import Site
+from pages import part
 from small_home import ROOT, dpserve
 
 from accountant.audit.audit import audit_home
@@ -554,8 +555,8 @@ def test_populations_of_reports_and_of_shares_are_apart(place, census, tmp_path)
 
 @pytest.mark.slow
 def test_commands_of_the_page_do_what_it_says(place, tmp_path, monkeypatch):
-    """docs/aggregators.md, in its order; names of files stand for files."""
-    page = (ROOT / "docs" / "aggregators.md").read_text().replace("https://campaigns.example", place.url)
+    """docs/reference/owners.md, in its order; names of files stand for files."""
+    page = part("docs/reference/owners.md", "Two aggregators").replace("https://campaigns.example", place.url)
     page = page.replace("census", "poll").replace("crowd", "folks")
     lines = "".join(re.findall(r"```sh\n(.*?)```", page, re.S)).strip().splitlines()
     verbs = [" ".join(line.split()[1:3]) for line in lines]

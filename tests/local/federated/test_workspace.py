@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pages import part
 
 from dpserve_verify.errors import InputError
 from local.federated import words, workspace
@@ -66,7 +67,7 @@ def test_a_job_is_configuration_alone_and_says_nothing_to_an_institution(tmp_pat
 
 
 def test_the_pages_commands_do_what_it_says(site, tmp_path):
-    page = (ROOT / "docs" / "federated.md").read_text("utf-8")
+    page = part("docs/reference/institutions.md", "Over NVFlare")
     commands = [line.split() for line in page.splitlines() if line.startswith("python -m local.federated")]
     assert [command[3] for command in commands] == ["guard", "job", "job"]
     for command in commands:

@@ -52,7 +52,12 @@ def files_of(place: hospitals.Hospitals) -> dict[str, Path]:
 @pytest.mark.slow
 def test_commands_of_the_page_make_a_model_of_three_institutions(tmp_path):
     with hospitals.asking(tmp_path) as place:
-        page = (ROOT / "docs/institutions.md").read_text().replace("https://campaigns.example", place.url)
+        page = (
+            (ROOT / "docs/reference/institutions.md")
+            .read_text()
+            .partition("\n## Over NVFlare")[0]
+            .replace("https://campaigns.example", place.url)
+        )
         lines = "".join(re.findall(r"```sh\n(.*?)```", page, re.S)).strip().splitlines()
         (toml,) = re.findall(r"```toml\n(.*?)```", page, re.S)
         verbs = [" ".join(line.split()[1:3]) for line in lines]

@@ -16,6 +16,7 @@ import owners
 import pytest
 from https import served
 from in_process import Site
+from pages import part
 from small_home import ROOT, dpserve
 
 from accountant.access import grants
@@ -362,10 +363,11 @@ def test_closed_after_the_owners_answered_it_is_a_model(place):
 
 @pytest.mark.slow
 def test_commands_of_the_page_do_what_it_says(place):
-    """docs/local.md and docs/owner.md, in their order, but that owners answer before the campaign is closed; names of
-    files stand for files.
+    """The page's first two parts, in their order, but that owners answer before the campaign is closed; names of files
+    stand for files.
     """
-    page = "".join((ROOT / "docs" / name).read_text() for name in ("local.md", "owner.md")).replace("survey", "poll")
+    page = "".join(part("docs/reference/owners.md", name) for name in ("Reports", "Answering as an owner"))
+    page = page.replace("survey", "poll")
     lines = "".join(re.findall(r"```sh\n(.*?)```", page, re.S)).strip().splitlines()
     verbs = [line.split()[2] for line in lines]
     assert verbs == [

@@ -6,10 +6,10 @@ import json
 import re
 import shlex
 
-import ledgers
 import pytest
 from cryptography.hazmat.primitives import serialization as pkix
 from cryptography.hazmat.primitives.asymmetric import ec
+from pages import part
 
 from accountant.home import Home
 from accountant.keys.key_files import PASSPHRASE_VARIABLE
@@ -112,8 +112,8 @@ def test_mark_compromised_the_log_makes_proofs_anew(home, said):
 
 
 def test_every_command_of_the_page_runs(home, said):
-    """docs/keys.md, in its order."""
-    page = (ledgers.ROOT / "docs" / "keys.md").read_text()
+    """docs/reference/home.md, in its order."""
+    page = part("docs/reference/home.md", "Keys")
     lines = "".join(re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S)).splitlines()
     assert [line.split()[2] for line in lines] == ["rotate", "rotate", "list", "mark-compromised", "revoke"]
     for line in lines:

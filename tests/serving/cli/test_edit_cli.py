@@ -10,6 +10,7 @@ from pathlib import Path
 import ledgers
 import pyarrow.parquet as pq
 import pytest
+from pages import part
 from pyarrow import csv
 
 from accountant.access import grants
@@ -22,7 +23,7 @@ from models.store.bundle import ModelStore
 from serving.cli.app import run
 from serving.cli.backends.user import this_user
 
-PAGE, EXPLANATIONS = ((ledgers.ROOT / "docs" / name).read_text() for name in ("editing.md", "explanations.md"))
+PAGE, EXPLANATIONS = (part("docs/reference/explanations.md", name) for name in ("Editing", "Explanations"))
 COLLEGE = ("--feature", "education", "--set", "Bachelors, Masters=0.5")
 WHY = ("--why", "a review")
 

@@ -37,7 +37,7 @@ def test_no_page_has_a_style_of_its_own_and_the_schemas_are_served():
     """The pages' policy takes no styles inline: columns of figures stand right by a class. What pages link is there."""
     found = render.manual()
     assert [name for name in found.pages if re.search(r"<[^>]*\sstyle=", render.page(name).html)] == []
-    assert render.page("results/speed").html.count('<td class="number">') > 5
+    assert render.page("results/measured").html.count('<td class="number">') > 5
     assert found.files["audit.sh"].read_text("utf-8").startswith("#!/bin/sh\n")
     for name in ("certificate.schema.json", "profile.schema.json", "answer.schema.json", "worth.schema.json"):
         assert json.loads(found.files[name].read_bytes())["$schema"]
@@ -82,15 +82,15 @@ def test_what_is_no_page(name):
         ("GDPR", "delete-a-person"),
         ("erase", "delete-a-person"),
         ("delete a person", "delete-a-person"),
-        ("monthly", "faq#what-does-a-month-cost"),
-        ("price of a month", "faq#what-does-a-month-cost"),
-        ("What happens when epsilon runs out?", "faq#what-happens-at-the-end-of-the-budget"),
-        ("rotate a key", "keys#rotation"),
-        ("delta", "which-delta"),
+        ("monthly", "glossary#what-does-a-month-cost"),
+        ("price of a month", "glossary#what-does-a-month-cost"),
+        ("What happens when epsilon runs out?", "glossary#what-happens-at-the-end-of-the-budget"),
+        ("rotate a key", "reference/home#rotation"),
+        ("delta", "budget-year#"),
         ("a count's noise", "querying#what-it-costs"),
         ("how do I verify a certificate", "first-steps#check-a-certificate"),
         ("synthetic rows", "profile#synthetic-rows"),
-        ("restore", "backup#what-is-lost"),
+        ("restore", "reference/failures#what-is-lost"),
     ],
 )
 def test_a_question_finds_its_section_first(question, address):

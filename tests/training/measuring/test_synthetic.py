@@ -336,7 +336,7 @@ def test_rows_follow_from_any_profile_and_what_cannot_be_made_is_refused(home, t
 
 
 def test_two_parents_where_rows_are_many_and_noise_is_gaussian(home, monkeypatch):
-    assert f"{profile.TWO_PARENTS_FROM:,} or more" in Path("docs/privacy/profiles.md").read_text("utf-8")
+    assert f"{profile.TWO_PARENTS_FROM:,} or more" in Path("docs/privacy/counts.md").read_text("utf-8")
     for least, delta, parents in ((600, None, 2), (601, None, 1), (0, "0", 1)):  # 600 rows, epsilon 1
         monkeypatch.setattr(profile, "TWO_PARENTS_FROM", least)
         planned = profile.plan(home, ProfileRequest("all", "1", delta, around="t"))

@@ -236,7 +236,7 @@ def test_a_copy_is_found_whatever_was_changed(change):
     if change != "every row twice":
         assert found >= 0.49
     else:
-        assert found == 0  # a limit that docs/privacy/copies.md names
+        assert found == 0  # a limit that docs/privacy/rows.md names
 
 
 def test_row_numbers_written_anew_hide_nothing():

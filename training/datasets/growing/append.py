@@ -1,7 +1,7 @@
 """Appending a block of rows to a dataset: read once, checked, packed as the others are, and only then entered. For the
 steward alone.
 
-A block has a folder of its own beside the others, and an account of its own in the ledger (docs/privacy/blocks.md).
+A block has a folder of its own beside the others, and an account of its own in the ledger (docs/privacy/filter.md).
 """
 
 from __future__ import annotations

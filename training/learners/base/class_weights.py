@@ -2,7 +2,7 @@
 
 A row's weight in a query is multiplied by a public number of at most 1 for its class: what one row can weigh, and so
 every price, stays what it was. Scores are then learnt as if classes were more alike, and `offsets`, public too, bring
-them back to the declared shares: docs/privacy/lazybb.md.
+them back to the declared shares: docs/privacy/trees.md.
 """
 
 from __future__ import annotations

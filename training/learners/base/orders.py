@@ -1,6 +1,6 @@
 """In which order the values of a category stand: by noisy counts of rows per class and value, shrunk by their known
 noise, so that ranks can be compared as numbers are. What follows from the counts is post-processing
-(docs/privacy/orders.md).
+(docs/privacy/cells.md).
 """
 
 from __future__ import annotations

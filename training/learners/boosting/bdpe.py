@@ -1,5 +1,5 @@
 """BDPE: boosted ensembles of decision trees by the M-alpha loss (Nock and Henecka, "Boosted and differentially private
-ensembles of decision trees"), with the corrected constants of docs/privacy/bdpe.md.
+ensembles of decision trees"), with the corrected constants of docs/privacy/trees.md.
 """
 
 from __future__ import annotations

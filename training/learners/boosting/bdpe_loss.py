@@ -1,5 +1,5 @@
 """The M-alpha loss (Nock and Henecka, "Boosted and differentially private ensembles of decision trees", section 4): its
-Bayes risk, canonical link and weights, in the fixed point that queries are made of. Proofs: docs/privacy/bdpe.md.
+Bayes risk, canonical link and weights, in the fixed point that queries are made of. Proofs: docs/privacy/trees.md.
 
 The Bayes risk of class 1's share q is L(q) = 2 alpha sqrt(q (1 - q)) + 2 (1 - alpha) min(q, 1 - q): Matsushita's at
 alpha = 1, the 0/1 loss's at alpha = 0. The more curved it is, the faster boosting, and the more one record moves it.
@@ -51,7 +51,7 @@ def weights(bound: int, alpha: float) -> Integers:
 
 def risk(a: Integers, b: Integers, alpha: float, cap: int) -> Integers:
     """Return (a + b) L(b / (a + b)) of parts with class weights a and b, either counted up to `cap`; off by at most 1
-    and a 2^-49th of itself (docs/privacy/bdpe.md, lemma 3).
+    and a 2^-49th of itself (docs/privacy/trees.md, lemma 3).
     """
     a, b = np.minimum(a, cap), np.minimum(b, cap)
     matsushita = np.sqrt(a.astype(np.float64) * b.astype(np.float64))

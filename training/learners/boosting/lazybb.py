@@ -1,5 +1,5 @@
 """LazyBB over 1-rules (Asadi, Carmosino, Jahanara, Rafiey and Salamatian, "Private boosted decision trees via smooth
-re-weighting", Algorithm 1), with the corrected constants of docs/privacy/lazybb.md. Reads like the paper: weigh,
+re-weighting", Algorithm 1), with the corrected constants of docs/privacy/trees.md. Reads like the paper: weigh,
 pick, vote.
 """
 

@@ -1,5 +1,5 @@
 """LazyBB over small decision trees (Asadi, Carmosino, Jahanara, Rafiey and Salamatian, "Private boosted decision trees
-via smooth re-weighting", Algorithms 1 and 2), with the corrected constants of docs/privacy/topdown.md: weigh, split,
+via smooth re-weighting", Algorithms 1 and 2), with the corrected constants of docs/privacy/trees.md: weigh, split,
 vote. What the paper has not is there too, and proved there: splits by weighted error, public splits, 1-rules as leaves.
 """
 

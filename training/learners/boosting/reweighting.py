@@ -3,7 +3,7 @@ score.
 
 A row's margin is y * (sum of released votes), an integer in -B..B after votes of total weight B: public bounds.
 The score of a rule h is sum over rows of w y h(x), twice the weight on which h agrees with the label minus all weight;
-the exponential mechanism does not see what is added to every score alike. Proofs: docs/privacy/lazybb.md.
+the exponential mechanism does not see what is added to every score alike. Proofs: docs/privacy/trees.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What boosted trees ask of rows: where to split, what leaves say, where scores lie. Proofs: docs/privacy/topdown.md.
+"""What boosted trees ask of rows: where to split, what leaves say, where scores lie. Proofs: docs/privacy/trees.md.
 
 A row's margin is y * (sum of the votes of the trees released so far); its weight is a function of that alone, an
 integer (`reweighting`). Every score here is "what all candidates share" plus a sum of some cell(a, b) over a partition

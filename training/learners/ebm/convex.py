@@ -1,5 +1,5 @@
 """`ebm` by one convex fit: the loss of all features together, whose noisy minimum is released at once
-(docs/privacy/convex.md).
+(docs/privacy/ebm.md).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def steepest_chords(clip: int) -> Integers:
 
 def sure_turns(ridge: int, layout: Layout, size: int, rows: int) -> int:
     """Return how many steps that are sure to end come to a minimum, whatever so many rows and the noise are
-    (docs/privacy/convex.md). `ridge`: in 2^-RIDGE; `size`: coordinates, at most.
+    (docs/privacy/ebm.md). `ridge`: in 2^-RIDGE; `size`: coordinates, at most.
     """
     highest, least = steepest(ridge, layout.count, HEAVIEST**2 * rows), Fraction(ridge, 1 << RIDGE)
     longest = (isqrt(layout.square) + 1) * rows + (isqrt(size) + 1 << LARGEST_NOISE)  # of the gradient at 0

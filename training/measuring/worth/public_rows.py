@@ -91,7 +91,7 @@ def learn_start(home: Home, asked: JobRequest, path: Path, by: str, access: Acce
 
     Nothing checks that the rows are public: who brings them says so. Of synthetic rows, which their mark tells, the
     profile that they were drawn from is named. DataError where they do not fit the schema,
-    InputError where they are fewer than FEWEST_ROWS, or stand in a registered dataset (docs/privacy/copies.md).
+    InputError where they are fewer than FEWEST_ROWS, or stand in a registered dataset (docs/privacy/rows.md).
     """
     question = schema_of(home, home.ledger.dataset(asked.dataset)).question(asked.target, asked.parameters)
     answer = _answer_of(question.target, question.classes)

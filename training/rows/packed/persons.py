@@ -1,5 +1,5 @@
 """One person bounded over all blocks that a job reads, where a total for one person was declared
-(docs/privacy/blocks.md): of each row, since which block there are as many rows of its person as are used of one.
+(docs/privacy/filter.md): of each row, since which block there are as many rows of its person as are used of one.
 
 A window that begins behind that block reads the row, and no other does: so of the person's rows in the window the first
 are used, as many as one may contribute. It follows from that person's own rows and their order alone. Who has rows in a

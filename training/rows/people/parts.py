@@ -1,4 +1,4 @@
-"""Which units of a family are kept aside for evaluation, by a keyed hash: docs/privacy/parts.md has the proof.
+"""Which units of a family are kept aside for evaluation, by a keyed hash: docs/privacy/rows.md has the proof.
 
 The part of a unit follows from its id and the family's key alone, so that it is the same in each dataset of the family,
 and a neighbour, with one unit more, differs in one part. Where no column names the unit, a row's part follows from what

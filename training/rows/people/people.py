@@ -287,7 +287,7 @@ class FirstOfEach:
     def _ask_of_many_rows(self) -> None:
         """Raise InputError where an id stands in so many rows that it may be no person. Where one id is a placeholder,
         those who share it are one person, of whom few rows are used: each of them moves rows of the others, so the
-        bound does not hold (docs/privacy/ids.md).
+        bound does not hold (docs/privacy/rows.md).
         """
         if not self._people:
             return

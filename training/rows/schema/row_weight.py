@@ -1,4 +1,4 @@
-"""What a schema says of the weights of rows: the column, and the most that one may weigh (docs/privacy/weights.md)."""
+"""What a schema says of the weights of rows: the column, and the most that one may weigh (docs/privacy/rows.md)."""
 
 from __future__ import annotations
 

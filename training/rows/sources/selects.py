@@ -1,4 +1,4 @@
-"""Whether a query keeps one unit's rows apart from all others, as its text says (proof: docs/privacy/queries.md).
+"""Whether a query keeps one unit's rows apart from all others, as its text says (proof: docs/privacy/rows.md).
 
 What is allowed is a closed list of syntax. Whatever is not on it is a doubt, about which the steward is asked, and what
 can never be sound is refused.

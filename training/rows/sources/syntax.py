@@ -1,5 +1,5 @@
 """The closed list of SQL by which a query keeps one row, or one unit's rows, apart from all others. Names are those of
-sqlglot's classes. Whoever adds one shows in docs/privacy/queries.md that its answer follows from its arguments alone.
+sqlglot's classes. Whoever adds one shows in docs/privacy/rows.md that its answer follows from its arguments alone.
 """
 
 from __future__ import annotations

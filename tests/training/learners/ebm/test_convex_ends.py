@@ -1,5 +1,5 @@
 """Whether a convex fit ends, whatever the rows: Newton's steps where they are in use, and the steps that are sure to
-end within the public number of docs/privacy/convex.md, of the worst rows too.
+end within the public number of docs/privacy/ebm.md, of the worst rows too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The claims of objective perturbation (docs/privacy/convex.md) against exact laws, by quadrature over what it
+"""The claims of objective perturbation (docs/privacy/ebm.md) against exact laws, by quadrature over what it
 releases, and against draws. Prices are read from the mechanism and the query under test.
 """
 
