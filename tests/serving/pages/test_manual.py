@@ -82,7 +82,7 @@ def test_what_is_no_page(name):
         ("GDPR", "delete-a-person"),
         ("erase", "delete-a-person"),
         ("delete a person", "delete-a-person"),
-        ("monthly", "glossary#what-does-a-month-cost"),
+        ("monthly", "growing"),
         ("price of a month", "glossary#what-does-a-month-cost"),
         ("What happens when epsilon runs out?", "glossary#what-happens-at-the-end-of-the-budget"),
         ("rotate a key", "reference/home#rotation"),
@@ -91,6 +91,14 @@ def test_what_is_no_page(name):
         ("how do I verify a certificate", "first-steps#check-a-certificate"),
         ("synthetic rows", "profile#synthetic-rows"),
         ("restore", "reference/failures#what-is-lost"),
+        ("write a learner", "reference/others"),
+        ("regression", "reference/training#learning-a-number"),
+        ("federated", "reference/institutions"),
+        ("k8s", "deployment"),
+        ("exit code", "reference/clients#exit-codes-and-common-options"),
+        ("upload a file", "tutorials/messy#in-the-browser"),
+        ("what is epsilon", "glossary#questions-about-epsilon"),
+        ("a year of budget", "budget-year"),
     ],
 )
 def test_a_question_finds_its_section_first(question, address):
