@@ -1,5 +1,5 @@
 """Sets of classes, and intervals of a number, that hold the truth as often as was asked: split conformal prediction
-from noisy counts. docs/privacy/evaluations.md has the proof.
+from noisy counts. docs/privacy/counts.md has the proof.
 
 A record's score says how far the model is from the truth: 1 less the chance of the true class, or the error's size in
 widths of the range. It is counted PARTS times in one of the public bins of the score, and once in a cell of its own, so

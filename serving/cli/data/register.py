@@ -81,8 +81,8 @@ def register_source(
                 home, request, rows, schema, this_user(), origin, row_query, access, show_counts
             )
     if dataset.holdout is None and not request.family and request.holdout is None:
-        note("All rows are for training. With --holdout 0.2 a fifth of the people would be for measuring models, with a")
-        note("budget of their own; that cannot be declared later.")
+        note("All rows are for training. With --holdout 0.2 a fifth of the people would be for measuring models, with")
+        note("a budget of their own; that cannot be declared later.")
     show_as_is(home, dataset, json)
 
 
