@@ -29,7 +29,7 @@ def test_every_command_of_the_readme_runs(tmp_path: Path) -> None:
     assert (folder / "exported" / "model.onnx").exists()
 
 
-MAX_WORDS = 12  # of the glossary before the first model
+MAX_WORDS = 12  # of the glossary before the first model, beside that word itself
 FIRST_PATH = ("init", "dataset register", "train", "plan", "evaluate", "predict")
 
 
@@ -74,7 +74,7 @@ def test_the_first_path_needs_few_words_and_none_that_is_hidden(tmp_path: Path) 
     assert 20 <= len(rows) <= 29
 
     read = "\n".join([above, *before, first])
-    used = [row[0] for row in rows if any(stands(word, read) for word in row)]
+    used = [row[0] for row in rows if row != ["model"] and any(stands(word, read) for word in row)]
     assert 8 <= len(used) <= MAX_WORDS, used
     assert [word for word in hidden if stands(word, first + then)] == []
     assert "of the budget used. Room for one more job: up to epsilon" in first

@@ -83,7 +83,7 @@ def test_what_is_no_page(name):
         ("erase", "delete-a-person"),
         ("delete a person", "delete-a-person"),
         ("monthly", "growing"),
-        ("price of a month", "glossary#what-does-a-month-cost"),
+        ("price of a month", "growing"),
         ("What happens when epsilon runs out?", "glossary#what-happens-at-the-end-of-the-budget"),
         ("rotate a key", "reference/home#rotation"),
         ("delta", "budget-year#"),
