@@ -1,5 +1,5 @@
 """How `ebm` by one convex fit sees a feature: at several resolutions, coarse before fine, each with a public weight.
-How long a row is by them all sets the price (docs/privacy/convex.md).
+How long a row is by them all sets the price (docs/privacy/ebm.md).
 """
 
 from __future__ import annotations
