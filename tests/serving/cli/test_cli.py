@@ -30,13 +30,12 @@ from models.store.loading import load_verified
 from serving.cli import terminal
 from serving.cli.app import CORE, OWNERS, PEOPLE, TREE, app, run
 from serving.cli.requests import key_values
-from serving.cli.train import STEPS
 from serving.cli.tree import Branch
 from serving.process.tokens import digest, good_bearers
 from training.jobs.job import submit
 from training.kinds import job_steps
 from training.planning.price_engine import ENGINE
-from training.requests import JobRequest
+from training.requests import LADDER, JobRequest
 from training.session.session import Rehearsal
 
 pytestmark = [pytest.mark.slow, pytest.mark.home("made", folder=True)]
@@ -317,9 +316,9 @@ def test_a_curve_is_of_plans_up_to_the_largest_that_fits(home, said, capsys):
     code, body, _ = said(*asked, "--curve")
     assert code == 0
     sizes = [Decimal(each["epsilon"]) for each in body["curve"]]
-    assert sizes == sorted({Decimal("0.3"), *[step for step in STEPS if step <= sizes[-1]]})
+    assert sizes == sorted({Decimal("0.3"), *[step for step in map(Decimal, LADDER) if step <= sizes[-1]]})
     assert said(*asked)[1] == body["curve"][sizes.index(Decimal("0.3"))]
-    (refused,) = [step for step in STEPS if step > sizes[-1]][:1]
+    (refused,) = [step for step in map(Decimal, LADDER) if step > sizes[-1]][:1]
     assert said(*asked[:-1], str(refused))[0] == 3
     assert run([*asked, "--curve"]) == 0
     assert capsys.readouterr().out.count("AUROC") + 1 >= len(sizes)
