@@ -13,6 +13,7 @@ from importlib.util import find_spec
 
 import ledgers
 import pytest
+from pages import part
 from small_home import dpserve
 
 from accountant.errors import JobFailed
@@ -230,7 +231,7 @@ def admit(home: Home, path) -> admitted.Admitted:
 @pytest.mark.slow
 @pytest.mark.home("prepared")
 def test_by_whose_word_it_is_stands_from_the_admission_to_the_certificate(home, tmp_path, monkeypatch):
-    page = (ledgers.ROOT / "docs/privacy/others.md").read_text()
+    page = part("docs/privacy/others.md", "Queries of a learner's own")
     (tmp_path / "mine.py").write_text(page.split("```python\n")[1].split("```")[0])
     line = page.split("```bash\ndpserve ")[1].split("\n```")[0].replace("mine.py", f"{tmp_path}/mine.py")
     arguments = shlex.split(line.replace("1000", "3"))
