@@ -227,8 +227,8 @@ training/measuring/worth: dpserve_verify(. certificates privacy) accountant(. ac
     noise system) models(features forms parts profile store worth) training(calibration datasets measuring planning
     requests rows/packed rows/partitions rows/schema rows/tables session)
 training/notebook: dpserve_verify(. formats privacy) accountant(access home ledger/families privacy system)
-    models(parts) training(calibration datasets/drafts jobs learners/base requests rows/people rows/schema rows/tables
-    session)
+    models(features parts) training(calibration datasets/drafts jobs learners/base requests rows/people rows/schema
+    rows/tables session)
 training/planning: dpserve_verify(. certificates formats privacy system) accountant(. access home ledger
     ledger/families privacy system) models(features forms parts store worth) training(calibration learners learners/ebm
     requests rows/packed rows/partitions rows/schema session tuning)

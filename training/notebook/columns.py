@@ -6,9 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from training.datasets.drafts.proposal import SchemaProposal
+from models.features.column_law import is_text
+from training.datasets.drafts.proposal import MAX_ROWS, SchemaProposal
 from training.rows.schema import column_rules
 from training.rows.schema.schema_text import FILL_IN
+from training.rows.tables.form_search import TYPED, Cells, ColumnForm, find_forms
 from training.rows.tables.frames import frame_table
 
 
@@ -17,17 +19,34 @@ class Columns(column_rules.Columns):
 
     @classmethod
     def of(cls, frame: Any, target: str | None = None) -> Columns:
-        """Propose a rule for a frame by its columns' names and types; no value is read. What it shows is the text to
-        put into a cell, with `...` wherever a person must say what is publicly known. A fit refuses it until then.
+        """Propose a rule for a frame by its columns' names and types, and by how the cells of texts are written (days,
+        numbers, yes and no), as a draft of a file does; for ranges and categories no value is read. What it shows is
+        the text to put into a cell, with `...` wherever a person must say what is publicly known. A fit refuses it
+        until then.
 
         target: a column that is the answer, and none of X.
         """
-        types = {column.name: column.type for column in frame_table(frame).schema}
-        kind = types.pop(target) if target in types else None
-        proposal = SchemaProposal.of_types(types)
+        table = frame_table(frame)
+        kind = table[target].type if target in table.column_names else None
+        table = table if kind is None else table.drop_columns([target])
+        cells = dict[str, Cells]()
+        for name in table.column_names:
+            if is_text(table[name].type):
+                cells[name] = Cells()
+                for chunk in table[name].slice(0, MAX_ROWS).chunks:
+                    cells[name].add(chunk)
+        forms = {
+            name: form
+            for name, form in find_forms(cells).items()
+            if form.kind != "boolean" or ("true_words" in form.declared) == ("false_words" in form.declared)
+        }  # what says yes in two words, and never no, may be two names
+        seen = dict.fromkeys(table.column_names, ColumnForm(TYPED)) | forms
+        proposal = SchemaProposal.of_types({column.name: column.type for column in table.schema}, seen)
         columns = {name: _with_blanks(dict(declared)) for name, declared in proposal.features.items()}
-        is_truth = kind is not None and pa.types.is_boolean(kind)
-        return cls(classes=[False, True] if is_truth else ..., columns=columns, ignore=tuple(proposal.ignore))  # type: ignore[arg-type]
+        is_number = kind is not None and (pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+        classes: Any = [False, True] if kind is not None and pa.types.is_boolean(kind) else ...
+        answers: Any = {"target_range": (..., ...)} if is_number else {"classes": classes}
+        return cls(**answers, columns=columns, ignore=tuple(proposal.ignore))
 
 
 def _with_blanks(value: Any) -> Any:

@@ -68,6 +68,7 @@ TEXT_WORDS = {
     "commentaires", "remarque", "remarques", "bemerkung", "bemerkungen", "kommentar", "kommentare", "comentario",
     "comentarios", "observaciones", "commento", "opmerking",
 }  # fmt: skip
+UNREAD = (pa.types.is_nested, pa.types.is_binary, pa.types.is_large_binary, pa.types.is_duration)
 FIRST_CELLS, CELL_LENGTH = 5, 24  # of each column, that its steward is shown
 MAX_ROWS = 100_000  # whose cells are looked at, and of MORE_ROWS after them a SHARE, scattered
 MORE_ROWS, SHARE, BYTES_AT_ONCE = 1_000_000, 0.1, 1 << 25
@@ -300,14 +301,13 @@ def reason_to_ignore(name: str, kind: pa.DataType | None, seen: ColumnForm | Non
         return "without a name"
     if not is_column_name(name):
         return "its name is none that a schema takes"
-    if _can_be_ids(seen) and (
-        names_people(name) or words[-1] in ID_WORDS or (IDS.issuperset(words) and words != ["code"])
-    ):
+    can_be_ids = _can_be_ids(seen) and not (kind and (pa.types.is_boolean(kind) or pa.types.is_temporal(kind)))
+    if can_be_ids and (names_people(name) or words[-1] in ID_WORDS or (IDS.issuperset(words) and words != ["code"])):
         return "an id"
+    if kind is not None and any(holds(kind.value_type if pa.types.is_dictionary(kind) else kind) for holds in UNREAD):
+        return "lists, records, bytes or durations: a column is read that holds texts, numbers, dates or truth values"
     if seen is None and ((kind is not None and pa.types.is_temporal(kind)) or TIME_WORDS.intersection(words)):
         return "a date or a time: as a feature, {type: date, range: [first, last]}, or datetime, or time"
-    if kind is not None and (pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
-        return "lists, records or bytes: a column is read that holds texts, numbers, dates or truth values"
     if seen is not None and seen.kind == EMPTY:
         return "nothing stands in it"
     texts = seen if seen is not None and seen.kind == TEXTS else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ class Columns:
         if unknown:
             raise SchemaError(f"columns={unknown}: X has no such columns; it has {sorted(names)[:20]}")
         blanks = [name for name, declared in self.columns.items() if has_blank(declared)]
-        blanks += ["classes"] if has_blank(self.classes) else []
+        blanks += [word for word in ("classes", "target_range") if has_blank(getattr(self, word))]
         if blanks:
             raise SchemaError(f"columns: write what is publicly known where `...` stands: {', '.join(blanks[:20])}")
         weight = None if self.weight is None else {"column": WEIGHT, **self.weight}
@@ -73,7 +74,9 @@ class Columns:
         return {
             "target": {"name": self.target, **{kind: value for kind, value in kinds.items() if value is not None}},
             "records": records,
-            "features": {name: dict(self.columns.get(name, number)) for name in names if name not in self.ignore},
+            "features": {
+                name: _with_texts(self.columns.get(name, number)) for name in names if name not in self.ignore
+            },
             **({"ignore": list(self.ignore)} if self.ignore else {}),
             **({"weight": weight} if weight else {}),
         }
@@ -139,6 +142,16 @@ def uniform_schema(
 def _plain(value: Any) -> Any:
     """Return a number or text of NumPy as Python's own."""
     return value.item() if hasattr(value, "item") else value
+
+
+def _with_texts(declared: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is declared of a column, ends of a range that are days or moments as the texts of a schema file."""
+    kind, ends = declared.get("type"), declared.get("range")
+    if kind not in ("date", "datetime") or not isinstance(ends, list | tuple):
+        return dict(declared)
+    moments = [_plain(end.astype("datetime64[s]")) if isinstance(end, np.datetime64) else end for end in ends]
+    form = "%Y-%m-%d" if kind == "date" else "%Y-%m-%dT%H:%M:%S"
+    return {**declared, "range": [end.strftime(form) if isinstance(end, date) else end for end in moments]}
 
 
 def has_blank(value: Any) -> bool:

@@ -20,7 +20,7 @@ from accountant.errors import DataError
 from accountant.system.lazy_import import load
 from dpserve_verify.errors import InputError
 from models.features.column_law import plain_column
-from models.features.features import CategoricalFeature
+from models.features.features import CalendarFeature, CategoricalFeature
 from training.rows.schema.column_rules import Columns, array_names
 from training.rows.schema.schema import Schema
 from training.rows.tables.data import table_of
@@ -64,6 +64,9 @@ def frame_table(X: Any) -> pa.Table:
         raise BadData(f"columns {twice}: stand there twice")
     table = table_of(X)
     columns = {name: table[name] for name in names}
+    for name, column in columns.items():
+        if getattr(column.type, "extension_name", "") == "pandas.period":  # 2024-03, 2024Q1: the moment it begins at
+            columns[name] = pa.chunked_array([pa.array(column.to_pandas().dt.to_timestamp(), from_pandas=True)])
     views = [name for name, column in columns.items() if pa.types.is_string_view(column.type)]
     return pa.table(columns | {name: columns[name].cast(pa.large_string()) for name in views})
 
@@ -75,10 +78,10 @@ def table_from(X: Any, rule: Schema | Columns, who: str) -> pa.Table:
     if is_frame(X):
         return frame_table(X)
     if isinstance(rule, Schema):
-        texts = any(isinstance(feature, CategoricalFeature) for feature in rule.features)
+        texts = any(isinstance(feature, CategoricalFeature | CalendarFeature) for feature in rule.features)
         return array_table(X, [feature.name for feature in rule.features], not texts, who)
     return array_table(
-        X, None, all(rule_of_column.get("type") != "categorical" for rule_of_column in rule.columns.values()), who
+        X, None, all(declared.get("type") in ("numeric", "boolean") for declared in rule.columns.values()), who
     )
 
 
