@@ -33,6 +33,12 @@ OTHER_ROWS = (
     "row alone whether a fit gets it, say Account(..., rowwise=True)"
 )
 
+OTHER_WEIGHTS = (
+    "account: rows of a fit before weigh otherwise here. Bagging and boosting draw weights from all rows, so one "
+    "person coming or going changes many, and nobody has proved what that costs. Fit with one weight for each row; or, "
+    "where it depends on that row alone, say Account(..., rowwise=True)"
+)
+
 HERE = "fit where the account was made (n_jobs=None, or within joblib.parallel_config('threading'))"
 
 
@@ -57,6 +63,7 @@ class Account:
         self._rowwise = rowwise
         self._seen: object = None  # the last call of scikit-learn that was looked ahead of
         self._whole: Selection | None = None  # the rows that every fit is on, or on a fold of
+        self._weights: dict[Selection, Selection] = {}  # of rows that were weighed: the rows with what each weighs
         _OPEN.add(self)
 
     @property
@@ -168,20 +175,26 @@ class Account:
                 f"account: this is a copy from another process, which cannot know what is spent; {HERE}"
             )
 
-    def charge(self, plan: Plan, rows: Selection | None = None) -> None:
+    def charge(self, plan: Plan, rows: Selection | None = None, weighed: Selection | None = None) -> None:
         """Add the plan's price, or raise BudgetRefused and add nothing. Whoever draws, charges first.
 
-        `rows`: which rows the plan will be played on. InputError where they are neither the rows of the fits before nor
-        a fold of those that one row more or less changes by that row alone.
+        `rows`: which rows the plan will be played on; `weighed`: with the weights that were handed in beside them, if
+        any. InputError where they are neither the rows of the fits before nor a fold of those that one row more or less
+        changes by that row alone, or weigh otherwise than in a fit before.
         """
         cost = price(plan, self._filter.orders)
         with self._lock:
             all_rows = self._whole if rows is None or self._rowwise else self._whole_of(rows)
+            alike = rows is None or weighed is None or self._weights.get(rows, weighed) == weighed
+            if not (alike or self._rowwise):
+                raise InputError(OTHER_WEIGHTS)
             if not (self._open and self.admits(plan)):
                 raise BudgetRefused(f"account: this fit does not fit: {self.words()}", **self.to_json())
             if not self._fits_beside(plan):
                 self._closing = claim(plan, self.budget.delta).epsilon
             self._used, self._fits, self._whole = self._used + cost, self._fits + 1, all_rows
+            if rows is not None and weighed is not None:
+                self._weights[rows] = weighed
 
     def _whole_of(self, rows: Selection) -> Selection:
         """Return what these rows are a fold of: themselves, or what RowFolds took them from."""

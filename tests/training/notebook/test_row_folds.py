@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
+from sklearn.base import clone
 from sklearn.ensemble import BaggingClassifier
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_val_score
 
@@ -112,12 +113,41 @@ def test_an_account_refuses_folds_that_move_rows_and_says_which_do_not(cv):
     assert model.account.fits == 0  # what is about to be fitted is looked at before
 
 
-def test_an_account_refuses_bagging():
+def test_an_account_refuses_weights_that_are_drawn_from_all_rows():
+    """Where a weight's most is declared, scikit-learn repeats rows by their weights; where none is, none is taken."""
     X, y = rows()
-    model = learner().set_params(schema=Columns(low=0, high=1, classes=[0, 1], records=300))
+    about = {"low": 0, "high": 1, "classes": [0, 1], "records": 300}
+    bare = learner().set_params(schema=Columns(**about))
+    with pytest.raises(InputError, match="how much one row may weigh at most"):
+        BaggingClassifier(bare, n_estimators=3, random_state=0).fit(X, y == "yes")
+    weighed = learner().set_params(schema=Columns(**about, weight={"most": 10}))
+    with pytest.raises(InputError, match="weigh otherwise here"):
+        BaggingClassifier(weighed, n_estimators=3, random_state=0).fit(X, y == "yes")
+    assert (bare.account.fits, weighed.account.fits) == (0, 1)
+
+
+def test_an_account_refuses_rows_that_are_repeated():
+    X, y = rows()
+    model = learner()
+    model.fit(X, y)
+    again = np.random.default_rng(0).integers(0, 300, 300)
     with pytest.raises(InputError, match="repeat rows"):
-        BaggingClassifier(model, n_estimators=3, random_state=0).fit(X, y == "yes")
+        clone(model).fit(X[again], y[again])
     assert model.account.fits == 1
+
+
+def test_rows_may_be_weighed_again_alike_and_otherwise_where_it_is_vouched_for():
+    X, y = rows()
+    about = {"schema": Columns(low=0, high=1, classes=["no", "yes"], records=300, weight={"most": 10})}
+    model = learner().set_params(**about)
+    for weights in (X[:, 0], X[:, 0]):
+        clone(model).fit(X, y, weights)
+    with pytest.raises(InputError, match="weigh otherwise here"):
+        clone(model).fit(X, y, X[:, 1])
+    vouched = learner(rowwise=True).set_params(**about)
+    for weights in (X[:, 0], X[:, 1]):
+        clone(vouched).fit(X, y, weights)
+    assert (model.account.fits, vouched.account.fits) == (2, 2)
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace-one"])

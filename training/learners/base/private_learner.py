@@ -78,7 +78,9 @@ class Account(Protocol):
     def admits(self, plan: Plan) -> bool:
         """Return whether a plan fits into what is left."""
 
-    def charge(self, plan: Plan, rows: selections.Selection | None = None) -> None:
+    def charge(
+        self, plan: Plan, rows: selections.Selection | None = None, weighed: selections.Selection | None = None
+    ) -> None:
         """Charge a plan on these rows, or raise."""
 
     def words(self) -> str:
@@ -175,7 +177,7 @@ class PrivateLearner(Shown, Estimator, ABC):
         session = Session(public, recipe.unit, recipe.plan, rows)
         with _BEGIN:
             self._require_unspent()
-            self._charge(public, recipe, whose_rows)
+            self._charge(public, recipe, whose_rows, sample_weight)
             self._begin(schema, recipe, named=frames.is_frame(X))
         self.ensemble_ = self.learn(session)
         session.close()
@@ -255,7 +257,7 @@ class PrivateLearner(Shown, Estimator, ABC):
             )
         return self.publisher.publish(self, Path(home), dataset, model)
 
-    def _charge(self, public: Public, recipe: Recipe, X: Any) -> None:
+    def _charge(self, public: Public, recipe: Recipe, X: Any, sample_weight: Any) -> None:
         """Pay for the fit, or raise BudgetRefused with what would fit."""
         if self.account is None:
             if self._kin:
@@ -273,7 +275,9 @@ class PrivateLearner(Shown, Estimator, ABC):
                 **self.account.to_json(),
                 would_fit=None if fits is None else {"epsilon": str(fits)},
             )
-        self.account.charge(recipe.plan, selections.Selection.of(selections.row_words(X)))
+        words = selections.row_words(X)
+        weighed = None if sample_weight is None else selections.Selection.of(selections.weigh(words, sample_weight))
+        self.account.charge(recipe.plan, selections.Selection.of(words), weighed)
 
     def _begin(self, schema: Schema, recipe: Recipe, named: bool) -> None:
         """Begin a fit: the budget is spent even if what follows fails, and nothing of an earlier fit remains."""

@@ -38,6 +38,12 @@ def row_words(X: Any, key: np.uint64 = ROWS) -> Hashes:
     return mix(words, key)
 
 
+def weigh(words: Hashes, weights: Any) -> Hashes:
+    """Return a word for each row of these words with what it weighs. weights: (rows,) numbers."""
+    bits = np.asarray(weights, np.float64).view(np.uint64)
+    return mix(words * np.uint64(3) + mix(bits, ROWS), FOLDS)
+
+
 @dataclass(frozen=True)
 class Selection:
     """A multiset of rows: how many, and two sums of their words. Equal where the rows are, whatever their order."""
