@@ -122,17 +122,20 @@ def plan(
         place = Standing.CANDIDATE, None
     hope = None
     if quote.tuning is None and public.start is None:
-        hope = expected(public, request.learner, _measured(home, dataset, request))
+        there = (dataset.last or 1) - (grown is not None)  # blocks, without the one that is still to come
+        hope = expected(public, request.learner, _measured(home, dataset, there, request))
     return Planned(request, recipe, costs, dataset, quote.tuning, warnings, *place, expected=hope)
 
 
-def _measured(home: Home, dataset: Dataset, request: Request) -> list[Measured]:
-    """Return what models of the same dataset and target were measured at, with the strength of each."""
+def _measured(home: Home, dataset: Dataset, there: int, request: Request) -> list[Measured]:
+    """Return what models of the same dataset and target were measured at, with the strength of each. `there`: how many
+    blocks have been appended.
+    """
     earlier = [*measured_before(home, request)]
     if not earlier:
         return []
-    schema, every = schema_of(home, dataset), home.ledger.dataset(request.dataset, blocks=(1, dataset.last or 1))
-    found = []
+    schema, found = schema_of(home, dataset), list[Measured]()
+    every = dataset if dataset.last is None else home.ledger.dataset(request.dataset, blocks=(1, there))
     for learnt, ends in earlier:
         first, last = learnt.window or (1, 1)
         then = replace(every, blocks=every.blocks[first - 1 : last]) if dataset.last else dataset
