@@ -118,7 +118,7 @@ PAGES = (
     ("Files to register", "/ui/drafts"),
     (PART + "what a total means", "/ui/drafts/meaning?epsilon=1&delta=1e-6"),
     ("Documentation", "/docs"),
-    ("Documentation, a page", "/docs/reference/schema"),
+    ("Documentation, a page", "/docs/learners"),
     ("Doors to be tried", "/api"),
     ("Sign in", "/ui/login"),
 )

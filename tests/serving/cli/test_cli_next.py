@@ -402,7 +402,7 @@ def test_json_is_everywhere():
     without = {
         name for name, found in commands() if "--json" not in {opt for each in found.params for opt in each.opts}
     }
-    assert without == {("serve",), ("institution", "start")}
+    assert without == {("serve",), ("mcp",), ("institution", "start")}
 
 
 def test_one_audit_as_json(home, said):
