@@ -1,4 +1,5 @@
-"""Say where `auto` stands beside the best private peer: the cells of benchmarks/utility.py, and one table of them.
+"""Say where `auto` stands beside the best private peer: the cells of benchmarks/utility.py, and one table of them, on
+datasets that came when its first rules stood.
 
 python -m benchmarks.headline    # the table of docs/results/measured.md; fits nothing
 """
@@ -16,8 +17,9 @@ from benchmarks import datasets, peers
 from benchmarks.lines import read_lines
 
 AUTO, OPEN = "auto", "hist-gradient-boosting"
-RESULTS = Path(__file__).resolve().parents[1] / "studies" / "accuracy" / "utility.jsonl.gz"
-SHOWN = ("0.1", "0.5", "1", "2", "8")
+ACCURACY = Path(__file__).resolve().parents[1] / "studies" / "accuracy"
+RESULTS, LEFT_OUT = ACCURACY / "utility.jsonl.gz", ACCURACY / "left-out.jsonl.gz"
+SHOWN = ("0.1", "0.5", "1", "4")
 Line = dict[str, Any]
 Cell = tuple[str, str]
 Figures = dict[str, dict[int, Line]]  # method -> seed -> line
@@ -62,7 +64,7 @@ def behind(figures: Figures) -> tuple[float, float | None, str, int] | None:
 
 def headline(lines: Sequence[Line]) -> str:
     """Return the table: AUROC of `auto` by dataset and epsilon, and in brackets how far the best private peer is below
-    it on the same splits; last what HistGradientBoosting reaches without privacy.
+    it on the same splits, with the standard error of that; last what HistGradientBoosting reaches without privacy.
     """
     cells = {cell: figures for cell, figures in cells_of(lines).items() if AUTO in figures}
     head = ["dataset", *(f"epsilon {epsilon}" for epsilon in SHOWN), "not private"]
@@ -73,11 +75,12 @@ def headline(lines: Sequence[Line]) -> str:
             figures = cells[name, epsilon]
             difference = behind(figures)
             mean = fmean(line["auroc"] for line in figures[AUTO].values())
-            row.append(f"{mean:.3f} ({difference[0]:+.3f})" if difference else f"{mean:.3f}")
+            gap = "" if difference is None else f" ({difference[0]:+.3f} ± {difference[1] or 0:.3f})"
+            row.append(f"{mean:.3f}{gap}")
         unprotected = [line["auroc"] for line in figures.get(OPEN, {}).values()]
         rows.append([*row, f"{fmean(unprotected):.3f}" if unprotected else ""])
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 if __name__ == "__main__":
-    print(headline([line for line in read_lines(RESULTS) if "error" not in line]), end="")
+    print(headline([line for line in read_lines(LEFT_OUT) if "error" not in line]), end="")
