@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from accountant.errors import WrongState
 from accountant.keys import key_rows
@@ -17,10 +17,20 @@ from accountant.ledger.families.job_kinds import Evaluation, Profile, kind_of
 from accountant.ledger.families.records import Job, Request, charged_window, request_from_entry
 from accountant.ledger.job_rows import read_job, read_jobs
 from accountant.log.entries import Signed, TransparencyLog
+from accountant.store.queries import rows_of
 from accountant.store.store import Store, body_at, read_bodies, size
-from accountant.store.tables import job_table
+from accountant.store.tables import entry_table, job_table
 from dpserve_verify.errors import InputError
 from dpserve_verify.log.entry import read_entry
+
+LOOKED_AT = 64  # jobs of a dataset, the newest, among which evaluations are looked for when a job is priced
+_ENDED = (
+    select(job_table.c.seq, job_table.c.issued, entry_table.c.body)
+    .join(entry_table, entry_table.c.seq == job_table.c.issued)
+    .where(job_table.c.dataset == bindparam("at"))
+    .order_by(job_table.c.seq.desc())
+    .limit(LOOKED_AT)
+)
 
 
 def check(signed: Signed, request: Request) -> None:
@@ -128,10 +138,11 @@ def _entries_of_kind(database: Store, connection: Connection, kind: str) -> list
 
 def on_dataset(database: Store, dataset: str, most: int) -> list[tuple[int, Mapping[str, Any]]]:
     """Return at most so many evaluations on the rows of a dataset whose statements stand, the newest first, each with
-    the `reserved` entry of the job that made the model; none of models that were made otherwise.
+    the `reserved` entry of the job that made the model; none of models that were made otherwise. A process that has no
+    index of the ledger makes none for a price: it looks at the newest LOOKED_AT jobs.
     """
     with database.sharing(), database.reading() as connection:
-        jobs = [job for _, job in _entries_of_kind(database, connection, Evaluation.ends)]
+        jobs = _newest_evaluations(database, connection, dataset)
         read_bodies(connection, jobs)
         mine = [job for job in jobs if read_entry(job, body_at(connection, job)).value["dataset"] == dataset][:most]
         made = {job: asked_of(connection, job).kind.models[0] for job in mine}
@@ -140,6 +151,16 @@ def on_dataset(database: Store, dataset: str, most: int) -> list[tuple[int, Mapp
             values = {job: read_entry(entry, body_at(connection, entry)).value for job, entry in made.items()}
             made = {job: values[job].get("reservation", entry) for job, entry in made.items()}
         return [(job, value) for job, value in values.items() if value["type"] == "reserved"]
+
+
+def _newest_evaluations(database: Store, connection: Connection, dataset: str) -> list[int]:
+    """Return jobs of evaluations, the newest first, those of the dataset among them."""
+    from accountant.store.entry_index import is_indexed  # loads numpy, which most commands do without
+
+    if is_indexed(database):
+        return [job for _, job in _entries_of_kind(database, connection, Evaluation.ends)]
+    ended = rows_of(connection, _ENDED, {"at": dataset})
+    return [job for job, index, body in ended if read_entry(index, bytes(body)).value["type"] == Evaluation.ends]
 
 
 def counted_jobs(database: Store, request: Request, most: int) -> list[tuple[int, Mapping[str, Any]]]:

@@ -74,7 +74,7 @@ def _extend(connection: Connection, index: EntryIndex, count: int) -> EntryIndex
     indexed, body = len(index.kinds), index.last
     kinds: list[int] = []
     jobs: list[int] = []
-    for number, body in enumerate(_bodies(connection, indexed), indexed):
+    for number, body in enumerate(_bodies(connection, indexed, count), indexed):
         kind = _TYPE.last_text(body) or ""
         job = number if kind == "reserved" else _RESERVATION.first_integer(body)
         if job is None and kind in _CERTIFICATES:
@@ -92,8 +92,10 @@ def _extend(connection: Connection, index: EntryIndex, count: int) -> EntryIndex
     )
 
 
-def _bodies(connection: Connection, seen: int) -> Iterator[bytes]:
-    query = select(entry_table.c.body).where(entry_table.c.seq >= seen).order_by(entry_table.c.seq)
+def _bodies(connection: Connection, seen: int, count: int) -> Iterator[bytes]:
+    """Yield the bodies of entries from `seen` on, below `count`: more may have come since they were counted."""
+    seq = entry_table.c.seq
+    query = select(entry_table.c.body).where(seq >= seen, seq < count).order_by(seq)
     result = connection.execute(query, execution_options={"yield_per": 1000})
     for bodies in result.scalars().partitions():
         yield from map(bytes, bodies)

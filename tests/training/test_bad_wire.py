@@ -57,7 +57,7 @@ def test_what_is_drawn_is_charged_whatever_the_wire_does(homes, tmp_path):
     found = [(each.communicate(timeout=SECONDS + 120), each.returncode) for each in running]
     for (out, error), code in found:
         assert code == 0, error
-        assert json.loads(out)["tried"] > 0
+        assert json.loads(out).get("tried", 0) > 0, out
     assert sum(wire.struck[fault] for wire in wires for fault in ("cut", "half", "silent")) > 0
     for home, wire in zip(homes, wires, strict=True):
         wire.close()
