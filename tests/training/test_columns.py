@@ -179,7 +179,7 @@ def test_rows_of_the_job_have_those_columns_alone(home):
     assert np.array_equal(read.bins, whole.bins[[0, 3]])
     assert np.array_equal(read.labels, whole.labels)
     for own, place in ((0, 0), (1, 3)):
-        assert np.array_equal(read.cell_counts(own, 5000), whole.cell_counts(place, 5000))
+        assert np.array_equal(read.cell_counts(own, 40_000), whole.cell_counts(place, 40_000))
     asked = whole.binned([parse_schema(SCHEMA.encode()).features[at] for at in (0, 3)])  # as an evaluation does
     assert np.array_equal(asked.bins, read.bins)
     for rows in (read, whole):
