@@ -309,7 +309,12 @@ def test_gaussian_noise_has_no_price_without_a_delta(tmp_path, name):
 @pytest.mark.parametrize("name", LEARNERS)
 def test_tuning_without_a_delta_is_refused_on_a_dataset_with_one(tmp_path, name):
     home = registered(tmp_path, FEW)
-    named = {"forest": {"trees": [3, 5]}, "ebm": {"epochs": [3, 5]}, "auto": {"rate": [0.1, 0.2]}}
+    named = {
+        "forest": {"trees": [3, 5]},
+        "ebm": {"epochs": [3, 5]},
+        "ebm-trees": {"epochs": [3, 5]},
+        "auto": {"rate": [0.1, 0.2]},
+    }
     grid = named.get(name, {"rounds": [3, 5]})
     asked = JobRequest("d", name, "1", delta="0", tuning=TuningRequest(grid))
     refused(home, asked, "delta=0: on a dataset with a delta, tuning draws a Poisson number of runs")
