@@ -37,6 +37,9 @@ from training.requests import Reasoned
 
 LISTED = 12  # blocks in a line of text
 
+RowsData = Annotated[str, typer.Option(help="A file, a folder, 'x/*.parquet', s3://bucket/x, or a database's URL.")]
+DatabaseQuery = Annotated[str | None, typer.Option(help="Of a database: what to read, a select.")]
+DatabaseTable = Annotated[str | None, typer.Option(help="Of a database: the whole table.")]
 QueryReason = Annotated[
     str | None,
     typer.Option(help="Why each row that the query answers is about one person alone, where nothing shows it."),

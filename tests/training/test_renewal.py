@@ -133,6 +133,35 @@ def test_a_month_that_would_not_be_admitted_appends_nothing(home, tmp_path, caps
     assert (code, planned["error"]["code"]) == (3, "budget_refused")
 
 
+@pytest.mark.parametrize("words", [["--each-block"], ["--person-epsilon", "2.5"]])
+def test_what_an_append_says_of_people_a_renewal_says_too(home, tmp_path, capsys, words):
+    """With a reason alone, which the ledger keeps; asked again, the block that stands answers for nothing. On a dataset
+    that grew by --each-block the next month needs it as well.
+    """
+    asked = [*JOB, "--blocks", "last:1"]
+    rows = str(month(tmp_path, 2))
+    code, refused = ask(capsys, "renew", "visits", "--data", rows, *asked, *words)
+    assert (code, "--reason" in refused["error"]["message"]) == (2, True)
+    assert "dataset-appended" not in kinds(home)
+    with_reason = [*asked, *words, "--reason", "decision 14"]
+    code, planned = ask(capsys, "renew", "visits", "--data", rows, *with_reason, "--plan")
+    assert code == 0, planned
+    assert planned["window"] == [2, 2]
+    code, done = ask(capsys, "renew", "visits", "--data", rows, *with_reason)
+    assert (code, done["block"]) == (0, 2)
+    person = home.ledger.dataset("visits").person
+    assert (person is None) if words == ["--each-block"] else (person.budget.epsilon == Decimal("2.5"))
+    size = len(kinds(home))
+    assert ask(capsys, "renew", "visits", "--data", rows, *with_reason)[1]["job"] == done["job"]
+    assert len(kinds(home)) == size
+    code, body = ask(capsys, "renew", "visits", "--data", str(month(tmp_path, 3)), *asked)
+    if words == ["--each-block"]:
+        assert "--each-block" in body["error"]["message"], (code, body)
+        code, body = ask(capsys, "renew", "visits", "--data", str(month(tmp_path, 3)), *with_reason)
+    assert (code, body["block"]) == (0, 3)
+    assert audit_home(home).ok
+
+
 def test_a_month_begins_on_its_day_or_on_the_last():
     at = lambda text: int(datetime.fromisoformat(f"{text}+00:00").timestamp())  # noqa: E731
     monthly = Schedule("m", "month", at("2027-10-31T06:00"), "cli:ana", {})

@@ -15,14 +15,14 @@ from typing import Any
 
 from accountant.access.grants import Access
 from accountant.home import Home
-from accountant.ledger.block_appending import NewBlock, rehearse_append
+from accountant.ledger.block_appending import rehearse_append
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import HOLDOUT, charged_window
 from accountant.ledger.families.windows import window_of, window_words
 from accountant.ledger.schedules import Schedule
 from dpserve_verify.errors import InputError
 from training.datasets.datasets import notes_of
-from training.datasets.growing.append import append_from
+from training.datasets.growing.append import BlockWords, append_from
 from training.datasets.opened import RowSource
 from training.jobs import job
 from training.measuring.worth.evaluate import plan_following
@@ -67,22 +67,13 @@ def _state(path: Path) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_size
 
 
-@dataclass(frozen=True)
-class NewRows:
-    """Rows that come next. `records`: about how many, as everybody may know; `said_ids`: as `append` takes it."""
-
-    source: RowSource
-    records: int
-    said_ids: tuple[str, ...] = ()
-
-
-def plan_renewal(home: Home, asked: JobRequest, records: int, by: str, promotes: bool = True) -> dict[str, Any]:
-    """Return what `plan` says of a job on the dataset as it would be with another block of about so many `records`, the
-    `evaluation` that follows with it. Nothing is spent or appended. Raises as `append` and `plan`.
+def plan_renewal(home: Home, asked: JobRequest, words: BlockWords, by: str, promotes: bool = True) -> dict[str, Any]:
+    """Return what `plan` says of a job on the dataset as it would be with another block of which these words are said,
+    the `evaluation` that follows with it. Nothing is spent or appended. Raises as `append` and `plan`.
     """
 
     def grown(part: str | None) -> Dataset:
-        return rehearse_append(home.ledger.log, NewBlock(asked.dataset, "", records, by), by, part, asked.blocks)
+        return rehearse_append(home.ledger.log, words.to_block(asked.dataset, by), by, part, asked.blocks)
 
     planned = plan(home, asked, by, promotes, grown(None))
     body = planned.to_json()
@@ -93,15 +84,20 @@ def plan_renewal(home: Home, asked: JobRequest, records: int, by: str, promotes:
 
 
 def append_next(
-    home: Home, rows: NewRows, asked: JobRequest, by: str, promotes: bool, access: Access | None = None
+    home: Home,
+    source: RowSource,
+    words: BlockWords,
+    asked: JobRequest,
+    by: str,
+    promotes: bool,
+    access: Access | None = None,
 ) -> int:
     """Append rows as the next block, where the job would be admitted on it; return its number, or that of the block
     that they are already. Raises as `plan_renewal` and `append`.
     """
     grown = append_from(
-        home, asked.dataset, rows.source, by, rows.records, access=access, said_ids=rows.said_ids,
-        admit=lambda: plan_renewal(home, asked, rows.records, by, promotes),
-    )  # fmt: skip
+        home, asked.dataset, source, by, words, access, lambda: plan_renewal(home, asked, words, by, promotes)
+    )
     return grown.window[0] if grown.window else grown.last or 1
 
 
@@ -119,7 +115,8 @@ def job_of_block(home: Home, asked: JobRequest, number: int) -> JobRequest:
 
 def renew(
     home: Home,
-    rows: NewRows,
+    source: RowSource,
+    words: BlockWords,
     asked: JobRequest,
     *,
     by: str,
@@ -130,7 +127,7 @@ def renew(
     """Append, train, evaluate and place; return what `train` does, and the `block`. Asked again it goes on where it
     stopped. Raises as `plan_renewal`, `append` and `train`.
     """
-    number = append_next(home, rows, asked, by, promotes, access)
+    number = append_next(home, source, words, asked, by, promotes, access)
     wanted = job_of_block(home, asked, number)
     body = job.train(home, wanted, by=by, key=wanted.idempotency_key, progress=progress, promotes=promotes, queued=True)
     return {**body, "block": number}
@@ -145,7 +142,7 @@ def append_waiting(home: Home, rule: Schedule, now: float, promotes: bool) -> bo
     for path in rows.waiting(home, asked.dataset, now):
         state = _state(path)
         try:
-            append_next(home, NewRows(RowSource(str(path)), rows.records), asked, rule.by, promotes)
+            append_next(home, RowSource(str(path)), BlockWords(rows.records), asked, rule.by, promotes)
         except (InputError, OSError):
             LOG.warning("schedule %s: a file of its rows cannot be appended; dpserve renew says why", rule.name)
         _TRIED[path] = state

@@ -8,39 +8,46 @@ from typing import Annotated
 import typer
 
 from accountant.home import Home
-from accountant.ledger.families.records import NewPeople, Why, identity_statement
+from accountant.ledger.families.records import Why
 from accountant.ledger.families.windows import Period
 from dpserve_verify.errors import InputError
-from dpserve_verify.privacy.budget import exact_decimal
 from serving.cli.backends.user import require_access, this_user
 from serving.cli.complete import Name
-from serving.cli.datasets import DistinctIds, OnePerson, QueryReason, show_as_is
+from serving.cli.datasets import DatabaseQuery, DatabaseTable, DistinctIds, OnePerson, QueryReason, RowsData, show_as_is
 from serving.cli.terminal import Json, ask, show_busy
+
+BlockRecords = Annotated[
+    int | None, typer.Option(help="Public guess at how many rows the block has; asked on a terminal.")
+]
+Dated = Annotated[str | None, typer.Option(help="The date of the schema by which rows belong to the block.")]
+Since = Annotated[str | None, typer.Option(help="With --dated: the block's first day, like 2026-01-05.")]
+Until = Annotated[str | None, typer.Option(help="With --dated: its last day, like 2026-01-11.")]
+NewRows = Annotated[
+    bool, typer.Option("--new-rows", help="These rows are registered nowhere else, though they look so.")
+]
+PersonEpsilon = Annotated[
+    str | None, typer.Option(help="With the first block: one person's total over all blocks, if not the dataset's.")
+]
+EachBlock = Annotated[
+    bool, typer.Option("--each-block", help="The same people get a budget of their own in this block.")
+]
+BlockReason = Annotated[str | None, typer.Option("--reason", help="Why. It stays in the ledger permanently.")]
 
 
 def append(
     name: Name,
-    data: Annotated[str, typer.Option(help="A file, a folder, 'x/*.parquet', s3://bucket/x, or a database's URL.")],
-    query: Annotated[str | None, typer.Option(help="Of a database: what to read, a select.")] = None,
+    data: RowsData,
+    query: DatabaseQuery = None,
     query_reason: QueryReason = None,
-    table: Annotated[str | None, typer.Option(help="Of a database: the whole table.")] = None,
-    records: Annotated[
-        int | None, typer.Option(help="Public guess at how many rows the block has; asked on a terminal.")
-    ] = None,
-    dated: Annotated[str | None, typer.Option(help="The date of the schema by which rows belong to the block.")] = None,
-    since: Annotated[str | None, typer.Option(help="With --dated: the block's first day, like 2026-01-05.")] = None,
-    until: Annotated[str | None, typer.Option(help="With --dated: its last day, like 2026-01-11.")] = None,
-    new_rows: Annotated[
-        bool, typer.Option("--new-rows", help="These rows are registered nowhere else, though they look so.")
-    ] = False,
-    person_epsilon: Annotated[
-        str | None,
-        typer.Option(help="With the first block: one person's total over all blocks, if not the dataset's."),
-    ] = None,
-    each_block: Annotated[
-        bool, typer.Option("--each-block", help="The same people get a budget of their own in this block.")
-    ] = False,
-    reason: Annotated[str | None, typer.Option(help="Why. It stays in the ledger permanently.")] = None,
+    table: DatabaseTable = None,
+    records: BlockRecords = None,
+    dated: Dated = None,
+    since: Since = None,
+    until: Until = None,
+    new_rows: NewRows = False,
+    person_epsilon: PersonEpsilon = None,
+    each_block: EachBlock = False,
+    reason: BlockReason = None,
     one_person: OnePerson = False,
     distinct_ids: DistinctIds = False,
     json: Json = False,
@@ -55,26 +62,20 @@ def append(
     dpserve dataset append visits --data week-2.parquet --records 400 --dated day --since 2026-01-12 --until 2026-01-18
     dpserve dataset append visits --data week-2.parquet --records 400 --person-epsilon 5 --reason "decision 14"
     """
-    from training.datasets.growing.append import PersonWords, append_from  # loads what reads rows
+    from training.datasets.drafts.appending import read_words  # loads what reads rows
+    from training.datasets.growing.append import append_from
     from training.datasets.opened import RowSource
 
     home = Home.open()
     access = require_access(home, "steward", dataset=name)
-    if (new_rows or each_block or person_epsilon is not None) != (reason is not None):
-        raise InputError(
-            "reason: give it with --new-rows, --each-block or --person-epsilon, and one of these with --reason"
-        )
-    new = NewPeople(reason, this_user()) if new_rows and reason is not None else None
-    why = Why(this_user(), reason) if reason is not None and (each_block or person_epsilon is not None) else None
-    epsilon = None if person_epsilon is None else exact_decimal("person-epsilon", person_epsilon)
-    ids = identity_statement(one_person, distinct_ids)
-    period, records = _period(dated, since, until), ask_records(records, json)
+    words = read_words(
+        ask_records(records, json), this_user(), reason=reason, new_rows=new_rows, person_epsilon=person_epsilon,
+        each_block=each_block, one_person=one_person, distinct_ids=distinct_ids,
+        period=read_period(dated, since, until),
+    )  # fmt: skip
     source = RowSource(data, query, table, query_reason)
     with show_busy(f"packing another block of {name}"):
-        grown = append_from(
-            home, name, source, this_user(), records, period=period, new_rows=new, access=access, said_ids=ids,
-            person=PersonWords(epsilon, each_block, why),
-        )  # fmt: skip
+        grown = append_from(home, name, source, this_user(), words, access=access)
     show_as_is(home, grown, json)
 
 
@@ -88,7 +89,7 @@ def ask_records(records: int | None, json: bool) -> int:
     return require_records(records)
 
 
-def _period(dated: str | None, since: str | None, until: str | None) -> Period | None:
+def read_period(dated: str | None, since: str | None, until: str | None) -> Period | None:
     """Return the days of a block, where they are said. InputError where only some of it is."""
     if dated is None and since is None and until is None:
         return None

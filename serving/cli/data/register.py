@@ -13,7 +13,7 @@ from accountant.home import Home
 from accountant.ledger.families.row_queries import RowQuery
 from dpserve_verify.errors import InputError
 from serving.cli.backends.user import require_access, this_user
-from serving.cli.datasets import QueryReason, show_as_is
+from serving.cli.datasets import DatabaseQuery, DatabaseTable, QueryReason, RowsData, show_as_is
 from serving.cli.requests import takes_request
 from serving.cli.terminal import Json, align_columns, ask, note, read_yes, show_busy
 from training.datasets.drafts.registering import register_requested
@@ -25,11 +25,11 @@ from training.rows.tables.file_check import FileCheck
 @takes_request(RegistrationRequest, "name")
 def register(
     request: RegistrationRequest,
-    data: Annotated[str, typer.Option(help="A file, a folder, 'x/*.parquet', s3://bucket/x, or a database's URL.")],
+    data: RowsData,
     schema: Annotated[Path | None, typer.Option(help="The public schema, YAML.")] = None,
-    query: Annotated[str | None, typer.Option(help="Of a database: what to read, a select.")] = None,
+    query: DatabaseQuery = None,
     query_reason: QueryReason = None,
-    table: Annotated[str | None, typer.Option(help="Of a database: the whole table.")] = None,
+    table: DatabaseTable = None,
     json: Json = False,
 ) -> None:
     """Register a dataset: with its total budget, or in the family of others whose people it holds too.

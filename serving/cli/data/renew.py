@@ -7,10 +7,20 @@ from typing import Annotated
 import typer
 
 from accountant.home import Home
-from accountant.ledger.families.records import identity_statement
 from serving.cli.backends.user import require_access
-from serving.cli.data.blocks import ask_records
-from serving.cli.datasets import DistinctIds, OnePerson, QueryReason
+from serving.cli.data.blocks import (
+    BlockReason,
+    BlockRecords,
+    Dated,
+    EachBlock,
+    NewRows,
+    PersonEpsilon,
+    Since,
+    Until,
+    ask_records,
+    read_period,
+)
+from serving.cli.datasets import DatabaseQuery, DatabaseTable, DistinctIds, OnePerson, QueryReason, RowsData
 from serving.cli.requests import takes_request
 from serving.cli.terminal import Json, show, show_busy, show_progress
 from serving.cli.train import job_text, plan_text
@@ -22,13 +32,18 @@ from training.requests import JobRequest
 @takes_request(JobRequest, "dataset", without=("tuning", "public"))
 def renew(
     asked: JobRequest,
-    data: Annotated[str, typer.Option(help="A file, a folder, 'x/*.parquet', s3://bucket/x, or a database's URL.")],
-    query: Annotated[str | None, typer.Option(help="Of a database: what to read, a select.")] = None,
+    data: RowsData,
+    query: DatabaseQuery = None,
     query_reason: QueryReason = None,
-    table: Annotated[str | None, typer.Option(help="Of a database: the whole table.")] = None,
-    records: Annotated[
-        int | None, typer.Option(help="Public guess at how many rows the block has; asked on a terminal.")
-    ] = None,
+    table: DatabaseTable = None,
+    records: BlockRecords = None,
+    dated: Dated = None,
+    since: Since = None,
+    until: Until = None,
+    new_rows: NewRows = False,
+    person_epsilon: PersonEpsilon = None,
+    each_block: EachBlock = False,
+    reason: BlockReason = None,
     one_person: OnePerson = False,
     distinct_ids: DistinctIds = False,
     plan: Annotated[
@@ -45,23 +60,28 @@ def renew(
     dpserve renew visits --data march.parquet --records 400 --epsilon 0.2 --evaluate 0.25 --blocks last:12 --plan
     dpserve renew visits --data march.parquet --records 400 --epsilon 0.2 --evaluate 0.25 --blocks last:12 --promote
     """
-    from training.datasets.opened import RowSource  # loads what reads rows
+    from training.datasets.drafts.appending import read_words  # loads what reads rows
+    from training.datasets.opened import RowSource
     from training.jobs import job, renewal
 
     home = Home.open()
     access = require_access(home, "steward", dataset=asked.dataset)
     caller = Caller(home, access)
     require_training(caller, asked)
-    promotes, records = may_promote(caller, asked), ask_records(records, json)
+    promotes = may_promote(caller, asked)
+    words = read_words(
+        ask_records(records, json), caller.principal, reason=reason, new_rows=new_rows, person_epsilon=person_epsilon,
+        each_block=each_block, one_person=one_person, distinct_ids=distinct_ids,
+        period=read_period(dated, since, until),
+    )  # fmt: skip
     if plan:
         with show_busy("pricing"):
-            body = renewal.plan_renewal(home, asked, records, caller.principal, promotes)
+            body = renewal.plan_renewal(home, asked, words, caller.principal, promotes)
         return show(json, body, plan_text(body))
-    ids = identity_statement(one_person, distinct_ids)
-    rows = renewal.NewRows(RowSource(data, query, table, query_reason), records, ids)
+    source = RowSource(data, query, table, query_reason)
     job.recover(home)
     with show_progress(f"renewing {asked.model or asked.dataset}") as progress:
         body = renewal.renew(
-            home, rows, asked, by=caller.principal, promotes=promotes, access=access, progress=progress
+            home, source, words, asked, by=caller.principal, promotes=promotes, access=access, progress=progress
         )
     show(json, body, job_text(body, [("block", str(body["block"]))]))

@@ -81,6 +81,26 @@ class PersonWords:
 
 
 @dataclass(frozen=True)
+class BlockWords:
+    """What a steward says of rows that come next. `records`: the public guess at how many there are; `period`: the days
+    of each; `new_rows`: why they stand nowhere else, though they look so; `said_ids`: of IDS_SAID; `person`: of people
+    who may stand in several blocks.
+    """
+
+    records: int
+    period: Period | None = None
+    new_rows: NewPeople | None = None
+    said_ids: tuple[str, ...] = ()
+    person: PersonWords = PersonWords()
+
+    def to_block(self, dataset: str, by: str) -> NewBlock:
+        """Return the block that the ledger would enter, of rows that are not known yet."""
+        return NewBlock(
+            dataset, "", self.records, by, self.period, self.new_rows, None, self.said_ids, **self.person.to_block()
+        )
+
+
+@dataclass(frozen=True)
 class Within:
     """Sees every row of a file: each must be dated within the `period`, by the column `feature`; then as `scan`."""
 
@@ -134,9 +154,10 @@ def append(
     about = (dataset := home.ledger.dataset(name)).registration
     schema = replace(schema_of(home, dataset), records=records)
     dated = None if period is None else _dated(schema, period)
-    block = NewBlock(name, "", records, by, period, new_rows, query, said_ids, **person.to_block())
-    with suppress(CameBetween):
-        block_appending.check_append(home.ledger.log, block, (dataset.last or 1) + 1)
+    block = replace(BlockWords(records, period, new_rows, said_ids, person).to_block(name, by), query=query)
+    if admit is None:  # else it says so itself, of rows that are no block yet
+        with suppress(CameBetween):
+            block_appending.check_append(home.ledger.log, block, (dataset.last or 1) + 1)
     types = column_types(data, schema.form)
     by_name, by_values = columns_to_watch(schema, types)
     naming = [*dict.fromkeys(filter(None, [about.unit.column, *by_name, *by_values]))]
@@ -169,13 +190,21 @@ def append(
             return home.ledger.dataset(name)
 
 
-def append_from(home: Home, name: str, source: RowSource, by: str, records: int, **how: Any) -> Dataset:
-    """Append what `source` names, wherever it lies. `how`: what else `append` takes, and raises as it does."""
+def append_from(
+    home: Home,
+    name: str,
+    source: RowSource,
+    by: str,
+    words: BlockWords,
+    access: Access | None = None,
+    admit: Callable[[], object] | None = None,
+) -> Dataset:
+    """Append what `source` names, wherever it lies. Raises as `append` does."""
     about, stated = home.ledger.dataset(name).registration, source.stated
     described = home.datasets / about.commitment / "schema.yaml"
     query = None if stated is None else RowQuery.of(stated, source.reason, by)
     with rows_at(home, source, described, about.unit.column) as (rows, origin):
-        return append(home, name, rows, by, records, origin=origin, query=query, **how)
+        return append(home, name, rows, by, origin=origin, query=query, access=access, admit=admit, **vars(words))
 
 
 def _dated(schema: Schema, period: Period) -> DateFeature | MomentFeature:
