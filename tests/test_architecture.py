@@ -184,6 +184,7 @@ models/onnx: dpserve_verify(.) accountant(. system) models(explain features part
 models/parts: dpserve_verify(. formats) models(features)
 models/answers: dpserve_verify(. certificates) accountant(certificates) models(explain features profile)
 models/profile: dpserve_verify(. certificates privacy) accountant(certificates) models(explain features)
+models/programs: dpserve_verify(.) models(features onnx parts)
 models/store: dpserve_verify(. certificates formats keys log system) accountant(. certificates home keys ledger
     ledger/families system) models(explain features forms parts worth)
 models/worth: dpserve_verify(. certificates privacy) accountant(. certificates home ledger)
@@ -290,8 +291,8 @@ serving/cli/backends/server: dpserve_verify(. audit certificates keys log system
 serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificates home ledger ledger/families)
     models(answers profile) training(datasets datasets/drafts datasets/growing jobs learners measuring/profile requests
     rows/schema rows/tables) serving(cli cli/backends operations wire)
-serving/cli/released: dpserve_verify(. certificates system) accountant(system) models(edit explain features forms store
-    worth) serving(cli operations)
+serving/cli/released: dpserve_verify(. certificates keys system) accountant(. system) models(edit explain features forms
+    store worth) serving(cli operations)
 serving/http: dpserve_verify(. formats) accountant(. access home ledger/families system) training(planning)
     serving(process process/config process/watch wire)
 serving/operations: dpserve_verify(. entries privacy) accountant(. access home ledger ledger/families log store system)

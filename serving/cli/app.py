@@ -103,7 +103,7 @@ CORE: Nodes = {
         {
             "list": Leaf("models:list_models", needs=EITHER),
             "show": Leaf("released.show:show_model", needs=EITHER),
-            "export": Leaf("released.show:export", needs=EITHER),
+            "export": Leaf("released.export:export", needs=EITHER),
             "explain": Leaf("released.explain:explain", needs=EITHER),
             "edit": Leaf("released.edit:edit", needs=Needs.EITHER),
             "promote": Leaf("placing:promote", needs=EITHER),

@@ -1,22 +1,18 @@
-"""`dpserve model show` and `export`: a verified model, what its certificate says, and a folder that travels."""
+"""`dpserve model show`: a verified model, and what its certificate says."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from accountant.system.lazy_import import later
-from dpserve_verify.certificates.bundle import FILES
 from dpserve_verify.errors import InputError
-from dpserve_verify.system.files import PUBLIC, write_new
 from models.features.features import number_text
-from models.store.bundle import write_bundle
 from models.worth.words import short_worth
 from serving.cli.backend import backend
-from serving.cli.certificates import card_with, show_page, show_record
+from serving.cli.certificates import show_page, show_record
 from serving.cli.complete import Model
 from serving.cli.terminal import Json, align_columns, show
 
@@ -78,39 +74,3 @@ def show_model(
     ]
     details = {"features": features, "certificate": claim, "worth": statements, "folder": opened.folder}
     show(json, body | details, align_columns(lines))
-
-
-def export(
-    name: Model,
-    out: Annotated[Path, typer.Option(help="A new folder.")],
-    witnessed: Annotated[
-        bool, typer.Option("--witnessed", help="With a proof against the newest checkpoint that witnesses cosigned.")
-    ] = False,
-    portable: Annotated[
-        bool, typer.Option("--portable", help="With portable.onnx, in plain ONNX operators, for other runtimes.")
-    ] = False,
-    json: Json = False,
-) -> None:
-    """Copy a verified model and its certificate into a new folder that can travel.
-
-    \b
-    dpserve model export adult --out adult-model
-    dpserve model export adult --out adult-model --portable
-    """
-    bundles = backend().bundles
-    opened = bundles.open(name)
-    opened.verified.runtime  # noqa: B018 - ModelInvalid: no model travels that does not open
-    bundle = bundles.with_witnessed_proof(opened) if witnessed else opened.verified.travelling
-    more = portable_form.portable_files(opened.verified.ensemble, bundle.onnx) if portable else {}
-    out.absolute().parent.mkdir(parents=True, exist_ok=True)
-    statements, signed = [], bundles.signed_statements(opened)
-    card = card_with(bundle.card, [envelope for _, envelope, _ in signed])
-    write_bundle(out.absolute(), replace(bundle, card=card))
-    for job, envelope, proof in signed:
-        for suffix, content in ((".dsse.json", envelope), (".tlog-proof", proof)):
-            statements.append(f"worth-{job}{suffix}")
-            write_new(out.absolute() / statements[-1], content, PUBLIC)
-    for name, content in more.items():
-        write_new(out.absolute() / name, content, PUBLIC)
-    body = {"model": opened.reference, "out": str(out), "files": [*FILES, *statements, *more]}
-    show(json, body, f"{body['model']} written to {out}")

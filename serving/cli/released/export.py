@@ -1,0 +1,115 @@
+"""`dpserve model export`: a folder that travels, or a model where it is used: as SQL, Python or C."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from accountant.errors import NameTaken
+from accountant.system.lazy_import import later
+from dpserve_verify.certificates.bundle import FILES
+from dpserve_verify.certificates.certificate import digest
+from dpserve_verify.errors import InputError
+from dpserve_verify.keys.dsse import parse
+from dpserve_verify.system.files import PUBLIC, write_new
+from models.store.bundle import write_bundle
+from serving.cli.backend import backend
+from serving.cli.certificates import card_with
+from serving.cli.complete import Model
+from serving.cli.terminal import Json, show
+
+if TYPE_CHECKING:
+    from models.onnx import portable as portable_form
+    from models.programs import files as programs
+    from models.store.loading import OpenedModel, VerifiedModel
+    from serving.cli.backends.abstract import Bundles
+else:
+    portable_form = later("models.onnx.portable")  # loads onnx
+    programs = later("models.programs.files")
+
+
+class Form(StrEnum):
+    """What a model is exported as."""
+
+    bundle = "bundle"
+    sql = "sql"
+    python = "python"
+    c = "c"
+
+
+def export(
+    name: Model,
+    out: Annotated[Path, typer.Option(help="A new folder; of --as sql, python or c a new file.")],
+    form: Annotated[
+        Form, typer.Option("--as", help="The files that its certificate signs, or one program that answers as they do.")
+    ] = Form.bundle,
+    keep: Annotated[
+        list[str] | None, typer.Option(help="With --as sql: a column to give before the answers, such as an id.")
+    ] = None,
+    witnessed: Annotated[
+        bool, typer.Option("--witnessed", help="With a proof against the newest checkpoint that witnesses cosigned.")
+    ] = False,
+    portable: Annotated[
+        bool, typer.Option("--portable", help="With portable.onnx, in plain ONNX operators, for other runtimes.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Copy a verified model and its certificate into a new folder that can travel, or write it as a program.
+
+    \b
+    dpserve model export adult --out adult-model
+    dpserve model export adult --out adult-model --portable
+    dpserve model export adult --as sql --keep id --out adult.sql
+    dpserve model export adult --as python --out adult.py
+    dpserve model export adult --as c --out adult.c
+    """
+    if form is not Form.bundle and (witnessed or portable):
+        raise InputError("witnessed, portable: go with the files of a model, not with --as")
+    if keep and form is not Form.sql:
+        raise InputError("keep: goes with --as sql")
+    bundles = backend().bundles
+    opened = bundles.open(name)
+    opened.verified.runtime  # noqa: B018 - ModelInvalid: no model travels that does not open
+    out.absolute().parent.mkdir(parents=True, exist_ok=True)
+    if form is Form.bundle:
+        files = _write_files(bundles, opened, out, witnessed, portable)
+    else:
+        files = [_write_program(opened.verified, opened.reference, out, form, keep or ())]
+    body = {"model": opened.reference, "out": str(out), "files": files}
+    show(json, body, f"{body['model']} written to {out}")
+
+
+def _write_files(bundles: Bundles, opened: OpenedModel, out: Path, witnessed: bool, portable: bool) -> list[str]:
+    """Write the folder that a certificate signs, with what is asked for besides. Return the names of its files."""
+    bundle = bundles.with_witnessed_proof(opened) if witnessed else opened.verified.travelling
+    more = portable_form.portable_files(opened.verified.ensemble, bundle.onnx) if portable else {}
+    signed = bundles.signed_statements(opened)
+    card = card_with(bundle.card, [envelope for _, envelope, _ in signed])
+    write_bundle(out.absolute(), replace(bundle, card=card))
+    for job, envelope, proof in signed:
+        more |= {f"worth-{job}.dsse.json": envelope, f"worth-{job}.tlog-proof": proof}
+    for name, content in more.items():
+        write_new(out.absolute() / name, content, PUBLIC)
+    return [*FILES, *more]
+
+
+def _write_program(verified: VerifiedModel, reference: str, out: Path, form: Form, keep: Sequence[str]) -> str:
+    """Write one file that answers as the model does. Its head says which certificate vouches for the model."""
+    certificate, bundle = verified.certificate, verified.travelling
+    head = (
+        f"{reference}, written by dpserve as {form}: it answers as model.onnx does, which its certificate vouches for.",
+        f"model.onnx: sha256 {certificate.sha256}",
+        f"certificate: sha256 {digest(parse(bundle.envelope).payload)}, entry {certificate.issued} of the ledger",
+        " ".join(certificate.line.split()),
+    )
+    content = programs.program_file(form, verified.ensemble, bundle.onnx, head, reference.partition("@")[0], keep)
+    try:
+        write_new(out.absolute(), content, PUBLIC)
+    except FileExistsError:
+        raise NameTaken(f"{out}: exists already") from None
+    return out.name
