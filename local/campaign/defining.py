@@ -198,7 +198,7 @@ def _define_rounds(home: Home, dataset: Dataset, asked: CampaignRequest, institu
     if asked.learner not in (AUTO, *ROUND_ASKED):
         raise InputError(
             f"learner={asked.learner}: is not asked of institutions; {' and '.join(ROUND_LEARNERS)} ask for sums "
-            "alone, to which noise can be added by who sees shares of them; auto is ebm"
+            "alone, to which noise can be added by who sees shares of them; auto is one of these"
         )
     if asked.public_rows is not None or asked.rounds is not None or asked.groups is not None:
         raise InputError("public_rows, rounds, groups: institutions are asked what the learner's plan says")

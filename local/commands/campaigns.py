@@ -74,7 +74,7 @@ def open_campaign(
         str | None,
         typer.Option(
             help="local-linear, or local-lr for owners of 20 rows or more; in turns local-ncc, local-stump and, with "
-            "--rounds, local-lr; shared-additive, the only one of shares; auto, of institutions, which is ebm."
+            "--rounds, local-lr; shared-additive, the only one of shares; auto, ebm or forest, of institutions."
         ),
     ] = None,
     delta: Annotated[str, typer.Option(help="Of shares: what one costs its owner beside epsilon.")] = "0",

@@ -30,7 +30,7 @@ def init(
     largest_epsilon: Annotated[str, typer.Option(help="The most that one campaign may cost.")],
     largest_delta: Annotated[str, typer.Option(help="The most delta that one campaign may cost.")],
     aggregator: Annotated[list[str], typer.Option(help="Fingerprint of one that you trust; once for each.")],
-    learner: Annotated[list[str], typer.Option(help="What may ask: ebm, evaluation, profile; once for each.")],
+    learner: Annotated[list[str], typer.Option(help="What may ask: ebm, forest, evaluation, profile; once for each.")],
     least_institutions: Annotated[int, typer.Option(help="Answer no sum of fewer institutions.", min=1)],
     least_worth: Annotated[str, typer.Option(help="Answer none whose forecast is worth less: 0.5 is guessing.")],
     ca: Annotated[Path | None, typer.Option(help="The certificates that may speak for the service.")] = None,
@@ -41,7 +41,7 @@ def init(
     """Write your institution.toml, pin the keys of who asks, and make a home where there is none.
 
     \b
-    dpserve institution init --url https://campaigns.example --trust trust.json --dataset clinic --largest-epsilon 2 --largest-delta 0.000001 --aggregator FINGERPRINT --learner ebm --least-institutions 2 --least-worth 0.6
+    dpserve institution init --url https://campaigns.example --trust trust.json --dataset clinic --largest-epsilon 2 --largest-delta 0.000001 --aggregator FINGERPRINT --learner ebm --learner forest --least-institutions 2 --least-worth 0.6
     """  # noqa: E501
     new = NewInstitution(
         url, trust, dataset, largest_epsilon, largest_delta, tuple(aggregator), tuple(learner), least_institutions,

@@ -11,7 +11,7 @@ witnesses = "witnesses.policy"       # whose cosignatures the log must show (C2S
 largest_epsilon = "1"                # of one campaign; the dataset's own total holds as well
 largest_delta = "0.000001"
 aggregators = ["FINGERPRINT"]        # those you trust: one of the two must be among them
-learners = ["ebm", "evaluation", "profile"]
+learners = ["ebm", "forest", "evaluation", "profile"]
 least_institutions = 2               # in a sum
 least_worth = "0.6"                  # of a campaign's forecast: 0.5 is guessing, 1 perfect; any when left out
 """

@@ -104,7 +104,7 @@ def rehearse(schema: Schema, learner: str, parameters: dict[str, Any], budget: B
     public, chosen = public_of(schema, budget, contributions), ""
     if learner == AUTO:
         choice = choose(public)
-        learner, chosen = choice.learner, choice.why
+        learner, chosen, parameters = choice.learner, choice.why, {**choice.settings, **parameters}
     asked = player_of(learner, parameters, schema)
     if learner in ROUND_LEARNERS:
         asked.check(public)

@@ -30,6 +30,7 @@ ADDING = (
     "sum residuals per cell of pairs",
     "sum residuals per cell of pairs and class",
     "sum residuals per leaf",
+    "sum residuals and count rows per leaf",
     "weigh the classes in every leaf",
     "sum residuals per leaf and class",
     "sum how chances follow the slope of scores",

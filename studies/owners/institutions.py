@@ -1,21 +1,24 @@
 """Institutions that keep their rows, beside one table of all rows and beside one of them by itself: AUROC.
 
     python -m studies.owners.institutions --out FILE                        # Adult, which is shipped: minutes
-    python -m studies.owners.institutions --data DIR --datasets bank eeg --out FILE
+    python -m studies.owners.institutions --data DIR --datasets bank eeg california --out FILE
 
 Institutions' sums add up to those of all rows, exactly (tests/local/institution), so it does not matter how many there
 are, nor how the rows are cut: a fit is of all rows, with the noise of both aggregators, as `local.rounds` plays it.
-A line of JSON for each fit. Adult is judged on its own test file, others on a random fifth.
+A line of JSON for each fit. Adult is judged on its own test file, others on a random fifth. A target that is a number
+becomes one of two classes: whether it is above the median.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from accountant.noise.mechanisms import DiscreteGaussian, Mechanism
 from benchmarks import datasets
@@ -68,12 +71,27 @@ def alone(split: Split, epsilon: str, parts: int) -> float:
 
 def split_at(name: str, folder: str | None, seed: int) -> Split:
     """Rows to learn from, in an order of the seed's."""
+    if name in datasets.regressions():
+        return _halves(name, folder, seed)
     if name != "adult":
         return split_of(name, folder, seed)
     train, test = datasets.load(name, folder), datasets.load("adult_test", folder)
     order = np.random.default_rng(seed).permutation(len(train.table))
     schema = parse_schema(datasets.with_records(train.schema_bytes, len(order)))
     return Split(schema, train.table.take(order), test.table, train.target)
+
+
+def _halves(name: str, folder: str | None, seed: int) -> Split:
+    """A target above the median, or not, of a set whose target is a number."""
+    found = datasets.load(name, folder)
+    values = np.asarray(found.table[found.target])
+    above = pa.array((values > np.median(values)).astype(np.int64))
+    table = found.table.set_column(found.table.column_names.index(found.target), found.target, above)
+    order = np.random.default_rng(seed).permutation(len(table))
+    train, test = table.take(order[: (cut := len(order) * 4 // 5)]), table.take(order[cut:])
+    classed = re.sub(rb"(?m)^(target: .*)range: \[.*?\]", rb"\1classes: [0, 1]", found.schema_bytes)
+    schema = parse_schema(datasets.with_records(classed, cut))
+    return Split(schema, train, test, found.target)
 
 
 def main() -> None:
@@ -91,8 +109,8 @@ def main() -> None:
             for epsilon in asked.epsilons:
                 found = {
                     "institutions": institutions(split, epsilon),
-                    "institutions, no pairs": institutions(split, epsilon, pairs=0),
-                    "institutions, trees": institutions(split, epsilon, "forest", leaf="residuals"),
+                    "institutions, curves": institutions(split, epsilon, "ebm"),
+                    "institutions, trees": institutions(split, epsilon, "forest", leaf="residuals", trees=250),
                     "central": central(split, epsilon),
                 }
                 found |= {f"alone 1/{parts}": alone(split, epsilon, parts) for parts in PARTS}

@@ -6,9 +6,9 @@ not choose it: studies/defaults/auto.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
@@ -17,12 +17,14 @@ from training.learners.boosting.defaults import strength
 from training.session.session import Public
 
 if TYPE_CHECKING:
+    from training.learners import forest
     from training.learners.base.private_learner import PrivateLearner
     from training.learners.boosting import lazybb, lazybb_tree
     from training.learners.ebm import ebm, trees_beside
 else:  # a command that shows a dataset, or reads a schema, does without learners
     lazybb, lazybb_tree = later("training.learners.boosting.lazybb"), later("training.learners.boosting.lazybb_tree")
     ebm, trees_beside = later("training.learners.ebm.ebm"), later("training.learners.ebm.trees_beside")
+    forest = later("training.learners.forest")
 
 FEW = 200  # strength over the root of the features, below which 1-rules are ahead, whatever these are
 CATEGORIES_FROM = (
@@ -33,26 +35,30 @@ MANY = 100  # features; of more of them some may well be useless
 TREES_EACH = 40  # strength for each of many features from which trees, split by named ones, are ahead of 1-rules
 TREES_FROM = 3_000  # strength from which small trees are ahead of 1-rules where delta is 0
 MANY_CLASSES_FROM = 4_000  # strength times the classes from which curves are, of three or more (classes.md)
+NUMBERS_FROM = 0.8  # share of numbers of more than two values from which trees are, of those that ask for sums alone
+OF_SUMS: Mapping[str, Any] = {"leaf": "residuals", "trees": 250}  # as many as an evaluation over institutions takes
 CHOICES: Mapping[str, Callable[[], PrivateLearner]] = {
     "lazybb": lambda: lazybb.LazyBB(),
     "lazybb-tree": lambda: lazybb_tree.LazyBBTree(),
     "ebm": lambda: ebm.DPEBMClassifier(),
     "ebm-trees": lambda: trees_beside.DPEBMTreesClassifier(),
+    "forest": lambda: forest.DPRandomForestClassifier(**OF_SUMS),
 }
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A learner by its name, and why it is the one, in public words."""
+    """A learner by its name, and why it is the one, in public words; `settings`: those that are not its defaults."""
 
     learner: str
     why: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def choose(public: Public) -> Choice:
     """Choose the learner. InputError, the chosen learner's own, where it does not take such a job."""
     if public.shared:
-        choice = Choice("ebm", "institutions are asked for sums alone, and all that it asks are sums: ebm")
+        choice = _of_sums(public)
     elif public.classes is None:
         learner = "ebm-trees" if trees_beside.gains_by_trees(public) else "ebm"
         told = ", and there is enough to tell of it" if learner == "ebm-trees" else ""
@@ -63,6 +69,18 @@ def choose(public: Public) -> Choice:
         choice = _of_two(public)
     CHOICES[choice.learner]().check(public)
     return choice
+
+
+def _of_sums(public: Public) -> Choice:
+    """Choose the learner of institutions, among those that ask for sums alone."""
+    power, features = strength(public), len(public.features)
+    least = FEW * sqrt(features)
+    numbers = sum(feature.cuts > 1 for feature in public.features)
+    if len(public.classes or ()) == 2 and numbers >= NUMBERS_FROM * features and power >= least:
+        why = f"{numbers} of {features} features are numbers, with enough rows for this epsilon"
+        signal = f"records x epsilon is about {power:,.0f}, from {least:,.0f} on"
+        return Choice("forest", f"institutions are asked for sums alone, and {why} ({signal}): forest", OF_SUMS)
+    return Choice("ebm", "institutions are asked for sums alone, and all that it asks are sums: ebm")
 
 
 def _of_two(public: Public) -> Choice:

@@ -31,7 +31,7 @@ from training.learners.boosting.noisy_leaves import (
     shares,
     stated_epsilon,
 )
-from training.learners.boosting.tree_queries import Cuts, public_cuts, split_tests
+from training.learners.boosting.tree_queries import Cuts, gains_by_cuts, public_cuts, slots, split_tests
 from training.rows.statistics.tree_rows import Grown
 from training.session.session import Public, Releaser
 
@@ -48,6 +48,8 @@ CLIP = 0.5  # of residuals, in chances: what a row adds at first, when chances a
 BOOSTED_TREES, BOOSTED_DEPTH = 600, 6
 FINDING = 0.05  # of the budget, for the counts that cut points are found by
 MOST_BINS = 64
+NAMED, ALIKE = 10, 0.5  # of trees, how often their tests move to the features that tell; that share of tests does not
+SURE = 2.0  # deviations of noise from which a leaf is larger than the mean
 MOST_RATE, MOST_NOISE = 0.3, 1.0  # of a step; in logits, what noise may add to a score in all trees together
 
 Integers = NDArray[np.int64]
@@ -135,7 +137,8 @@ class DPRandomForestClassifier(PrivateClassifier):
 
     def _boosted(self, session: Releaser) -> TreeEnsemble:
         """Grow tree after tree by sums of residuals, each a step of the gradient of the log loss, as long as the rows
-        of a mean leaf and the noise of all trees together allow.
+        of a mean leaf, of a larger one its own, and the noise of all trees together allow. Later trees test more often
+        what earlier sums tell of.
         """
         number, depth = self.rounds_for(session.public), self.depth or BOOSTED_DEPTH
         noise = leaf_noise(session.public, float(session.unit))
@@ -143,12 +146,19 @@ class DPRandomForestClassifier(PrivateClassifier):
         public, tests = session.public, split_tests(session.public.features)
         trees: tuple[Grown, ...] = ()
         bound, step, most = 0, 0.0, min(LEAF_ONE, MOST_SAID // number)
+        gains, named, every = np.zeros((2, len(public.features))), tuple[int, ...](), -(-number // NAMED)
         for tree in range(number):
+            if tree and tree % every == 0:
+                named = slots(np.sqrt(np.maximum(gains[0] / np.maximum(gains[1], 1), 0)), ALIKE)
             table = np.asarray(RESIDUAL_ONE * residuals(bound), np.int64)
-            asked = LeafResiduals(public_cuts(tests, tree, depth), trees, table, RESIDUAL_ONE, norm_of(public))
-            noisy = np.broadcast_to(session.release(asked, noise), asked.size)
-            step = step or LEAF_ONE * _step(public, noise.event.deviation, asked, number)
-            says = np.clip(np.rint(step * noisy / RESIDUAL_ONE), -most, most).astype(np.int64)
+            asked = LeafResiduals(public_cuts(tests, tree, depth, named), trees, table, RESIDUAL_ONE, norm_of(public))
+            sums, counts = np.broadcast_to(session.release(asked, noise), asked.size).reshape(2, -1)
+            moved = asked.sensitivity(public.relation) * public.contributions * public.widening
+            deviation = noise.event.deviation * moved
+            gains += gains_by_cuts(sums, asked.cuts, gains.shape[1], deviation)
+            step = step or LEAF_ONE * _step(public, deviation / asked.one, sums.size, number)
+            large = np.maximum((counts - SURE * deviation) / asked.count * sums.size / public.records, 1)
+            says = np.clip(np.rint(step * sums / large / RESIDUAL_ONE), -most, most).astype(np.int64)
             trees = (*trees, Grown(asked.cuts, tuple(says.tolist())))
             bound += int(np.abs(says).max())
         assert public.classes is not None
@@ -186,12 +196,10 @@ def residuals(bound: int) -> NDArray[np.float64]:
     return np.asarray(np.minimum(1 / (1 + np.exp(margins)), CLIP) / CLIP)
 
 
-def _step(public: Public, deviation: float, asked: LeafResiduals, trees: int) -> float:
-    """Return the logits that a row's whole residual adds to its leaf."""
-    newton = 4 * CLIP * asked.size / public.records
-    moved = asked.sensitivity(public.relation) / asked.one * public.contributions
-    noise = newton * deviation * public.widening * moved * sqrt(trees)
-    return newton * min(MOST_RATE, MOST_NOISE / noise)
+def _step(public: Public, deviation: float, leaves: int, trees: int) -> float:
+    """Return the logits that a row's whole residual adds to its leaf; `deviation`: of the noise of a sum of them."""
+    newton = 4 * CLIP * leaves / public.records
+    return newton * min(MOST_RATE, MOST_NOISE / (newton * deviation * sqrt(trees)))
 
 
 def _logit(share: float) -> float:

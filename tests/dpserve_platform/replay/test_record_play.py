@@ -105,6 +105,7 @@ VARIANTS = [
     variant("ebm", "three", pairs=2),
     variant("ebm", "number", pairs=2, engine="epochs"),
     variant("forest", leaf="label"),
+    variant("forest", leaf="residuals"),
 ]
 
 

@@ -42,6 +42,7 @@ from models.store.loading import load_verified
 from models.worth.stated import check as check_worth
 from serving.pages.parts.entry_text import describe
 from training.jobs import job
+from training.learners.choice import choose
 from training.learners.job_words import CHOSEN
 from training.measuring.profile.profile import columns_of
 from training.requests import JobRequest
@@ -146,7 +147,7 @@ def test_one_institution_answers_as_one_with_its_own_rows(place):
 @pytest.mark.parametrize(
     ("more", "word"),
     [
-        ({"learner": "lazybb"}, "ebm and forest ask.*to which noise can be added.*auto is ebm"),
+        ({"learner": "lazybb"}, "ebm and forest ask.*to which noise can be added.*auto is one of these"),
         ({"settings": (("engine", "convex"),)}, "say engine=epochs"),
         ({"learner": "forest", "settings": (("leaf", "label"),)}, "drawn by exponential"),
         ({"learner": "auto", "settings": (("rounds", "3"),)}, "ebm takes"),
@@ -292,6 +293,32 @@ def test_sums_add_up_and_one_unit_moves_none_further_than_was_priced(unit, contr
     )
     assert loss == pytest.approx(float(gdp.squared_mu(definition.plan)), rel=1e-9)
     assert gdp.epsilon_of(definition.plan, definition.delta) <= definition.epsilon
+
+
+def test_a_public_rule_takes_trees_of_sums_where_features_are_numbers():
+    """Of two classes, with enough rows for the noise of both aggregators; in every other case curves."""
+
+    def schema_of_many(records, classes=2, words=1):
+        names = [f"w{at}: {{type: categorical, values: [a, b, c]}}" for at in range(words)]
+        numbers = [f"n{at}: {{type: numeric, range: [0, 1], bins: 8}}" for at in range(4)]
+        text = f"target: {{name: y, classes: {list(range(classes))}}}\nrecords: {records}\nfeatures:\n  "
+        return text + "\n  ".join(names + numbers)
+
+    def chosen(*about, **more):
+        found = choose(playing.public_of(parse_schema(schema_of_many(*about, **more).encode()), budget, 1))
+        return found.learner, dict(found.settings)
+
+    budget = Budget.of("1", "0.000001")
+
+    trees = {"leaf": "residuals", "trees": 250}  # four of five features are numbers
+    assert chosen(632) == chosen(10**6, classes=3) == chosen(10**6, words=2) == ("ebm", {})  # 200 sqrt(2 * 5)
+    assert chosen(633) == chosen(10**6) == ("forest", trees)
+    text = schema_of_many(9000)
+    asked = playing.rehearse(parse_schema(text.encode()), "auto", {"trees": 3}, budget, 1)
+    definition = replace(hospitals.made_definition(asked, text, "record", 1), epsilon=budget.epsilon)
+    assert playing.check_definition(definition).shared
+    assert definition.parameters | {"leaf": "residuals", "trees": 3} == definition.parameters
+    assert "numbers" in definition.parameters[CHOSEN]
 
 
 def test_each_aggregator_alone_adds_all_the_noise_that_is_priced(study):

@@ -18,7 +18,7 @@ from training.learners.base.class_weights import ONE, Balance, words_of
 from training.learners.boosting.tree_queries import Cuts
 from training.rows.partitions.rows import Rows
 from training.rows.statistics.tree_rows import Grown, TreeRows
-from training.session.reach import Norm, OnePlace, reach
+from training.session.reach import Norm, OnePlace, root_above
 from training.session.session import Public
 
 Integers = NDArray[np.int64]
@@ -52,11 +52,12 @@ class ClassWeights(OnePlace):
 
 @dataclass(frozen=True, eq=False)
 class LeafResiduals:
-    """Weight of class 1 less that of class 0 in each leaf of a tree, in units of `one`: (leaves,). `table`: weight of a
-    row by its margin under `trees`, from 0 to `one`.
+    """Weight of class 1 less that of class 0 in each leaf of a tree, in units of `one`, and then rows of each leaf, in
+    units of `count`: (2 leaves,). `table`: weight of a row by its margin under `trees`, from 0 to `one`.
 
-    A row adds something in -one..one to one leaf. Add/remove: `one` in L1 and L2. Replace-one: 2 `one` in both, where
-    it changes its class in one leaf.
+    A row adds something in -one..one to one leaf, and `count` to its count. Add/remove: one + count in L1, the root of
+    their squares' sum in L2. Replace-one: twice as much in L1, where it changes leaf; in L2 2 one, where it changes its
+    class in one leaf, or sqrt(2 one^2 + 2 count^2), which is no more.
     """
 
     cuts: Cuts
@@ -65,23 +66,33 @@ class LeafResiduals:
     one: int
     norm: Norm
     by_weight: ClassVar[bool] = True
-    purpose: ClassVar[str] = "sum residuals per leaf"
+    purpose: ClassVar[str] = "sum residuals and count rows per leaf"
 
     @property
     def size(self) -> int:
-        """Count the answers: one for each leaf."""
-        return len(self.cuts) + 1
+        """Count the answers: two for each leaf."""
+        return 2 * (len(self.cuts) + 1)
+
+    @property
+    def count(self) -> int:
+        """Return what a row counts for, beside its residual of at most `one`."""
+        return self.one // 6
 
     def sensitivity(self, relation: Relation) -> int:
-        """Return how far one row moves all sums, in its norm and units of weight."""
-        return reach(self.one, self.one, relation, self.norm)
+        """Return how far one row moves all answers, in its norm and units of weight."""
+        added = relation is Relation.ADD_REMOVE
+        if self.norm == "l1":
+            return (self.one + self.count) * (1 if added else 2)
+        return root_above(self.one**2 + self.count**2) if added else 2 * self.one
 
     def __call__(self, rows: Rows) -> Integers:
         """Answer; the bound is decided in whole numbers, before a row is looked at."""
         if self.table.min() < 0 or self.table.max() > self.one:
             raise InputError(f"sensitivity={self.one}: a row could weigh {self.table.min()} to {self.table.max()}")
-        sums = TreeRows(rows).leaf_sums(self.trees, self.cuts, self.table)
-        return np.ascontiguousarray(sums[:, 1] - sums[:, 0])
+        seen = TreeRows(rows)
+        sums = seen.leaf_sums(self.trees, self.cuts, self.table)
+        counts = seen.leaf_sums(self.trees, self.cuts, np.full_like(self.table, self.count))
+        return np.concatenate([sums[:, 1] - sums[:, 0], counts.sum(axis=1)])
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from training.session.session import Public
 Integers = NDArray[np.int64]
 Cuts = tuple[Cut, ...]
 Criterion = Literal["gini", "error"]
+SLOTS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,3 +279,27 @@ def public_cuts(tests: SplitTests, tree: int, levels: int, named: tuple[int, ...
             chosen.append(low + int.from_bytes(digest[8:16], "big") % (high - low))
         cuts = level_of(cuts, tests, chosen)
     return cuts
+
+
+def slots(moves: NDArray[np.float64], alike: float) -> tuple[int, ...]:
+    """Return features for `public_cuts`, each as often as it moves (features,) a released score, and `alike` of the
+    slots for all alike; none where nothing moves, which stands for all alike.
+    """
+    total = float(moves.sum())
+    if total <= 0:
+        return ()
+    shares = (1 - alike) * moves / total + alike / moves.size
+    return tuple(np.repeat(np.arange(moves.size), np.rint(SLOTS * shares).astype(int)).tolist())
+
+
+def gains_by_cuts(sums: NDArray[Any], cuts: Cuts, features: int, noise: float) -> NDArray[np.float64]:
+    """Return how far apart the sides of each feature's cuts are by the noisy sums (leaves,) of a tree of whole levels,
+    squared and added up, less what noise of this deviation makes of it in the mean; and how many cuts: (2, features).
+    """
+    gains: list[NDArray[np.float64]] = []
+    while 1 << len(gains) <= len(cuts):
+        below = sums.reshape(-1, 2 << len(gains))
+        low, high = below.sum(axis=0).reshape(2, -1) / noise
+        gains.append((high - low) ** 2 / (2 * len(below)) - 1)
+    of = [cut.feature for cut in cuts]
+    return np.stack([np.bincount(of, np.concatenate(gains), features), np.bincount(of, minlength=features)])

@@ -19,7 +19,7 @@ from models.forms.classes import ClassesEnsemble
 from models.forms.curves_trees import CurvesAndTrees
 from training.learners.base.checks import check_real, check_whole
 from training.learners.base.private_learner import PrivateClassifier, PrivateRegressor
-from training.learners.boosting.tree_queries import public_cuts, split_tests
+from training.learners.boosting.tree_queries import public_cuts, slots, split_tests
 from training.learners.ebm.defaults import strength
 from training.learners.ebm.ebm import DPEBM
 from training.learners.ebm.leaf_numbers import COUNT, LeafNumbers
@@ -36,7 +36,7 @@ TREES, DEPTH, SHARE = 300, 5, 0.5  # how these were found, and what they reach: 
 NARROWED = 10  # times, before so many trees each: residuals are clipped to SPREAD of their root mean squares
 SPREAD, SQUARED = 2.5, Fraction(1, 500)  # of the curves' budget, for each sum of squares
 TRAVEL, FLOOR = 100.0, 20.0  # full steps of all trees together; rows that a mean is of, in deviations of the noise
-SLOTS, ALIKE = 64, 0.1  # in which features stand by how far they move the curves; such a share of them is alike
+ALIKE = 0.1  # of a tree's tests, of features all alike; the others by how far they move the curves
 LARGEST = 1 << 23  # of all trees' votes together: float32 adds them up exactly
 TOGETHER = 2  # features that curves and their pairs tell all about
 TREES_FROM = 150.0  # strength from which trees gain
@@ -101,7 +101,7 @@ class DPEBMWithTrees(DPEBM):
         squaring = noise_at(public, session.unit, SQUARED * sums)
         moved = public.widening * public.contributions
         records = count_rows(public, model.counts[: len(public.features)], model.noise)
-        tests, named = split_tests(public.features), slots(model.moves())
+        tests, named = split_tests(public.features), slots(model.moves(), ALIKE)
         trees: tuple[Grown, ...] = ()
         bound, clip, most = 0, model.clip, LARGEST // number
         for tree in range(number):
@@ -138,14 +138,3 @@ def gains_by_trees(public: Public) -> bool:
     """
     is_fit = public.classes is None and not public.pure and not public.shared
     return is_fit and len(public.features) > TOGETHER and strength(public) >= TREES_FROM
-
-
-def slots(moves: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[int, ...]:
-    """Return features, each as often as it moves the curves, and ALIKE of the slots for all alike; none where nothing
-    moves, which stands for all alike.
-    """
-    total = float(moves.sum())
-    if total <= 0:
-        return ()
-    shares = (1 - ALIKE) * moves / total + ALIKE / moves.size
-    return tuple(np.repeat(np.arange(moves.size), np.rint(SLOTS * shares).astype(int)).tolist())

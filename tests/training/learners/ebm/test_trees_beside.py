@@ -19,11 +19,12 @@ from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.onnx import export
 from models.onnx.runtime import OnnxModel
 from training.learners import LEARNERS
+from training.learners.boosting.tree_queries import slots
 from training.learners.choice import choose
 from training.learners.ebm.ebm import DPEBMRegressor
 from training.learners.ebm.leaf_numbers import LeafNumbers, LeftSquares
 from training.learners.ebm.residuals import GRID, NumberResiduals
-from training.learners.ebm.trees_beside import DPEBMTreesRegressor, gains_by_trees, slots
+from training.learners.ebm.trees_beside import ALIKE, DPEBMTreesRegressor, gains_by_trees
 from training.rows.partitions.partition import TARGET_GRID
 from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import parse_schema
@@ -150,8 +151,8 @@ def test_which_jobs_have_trees_by_public_numbers():
     assert not gains_by_trees(classes)
     with pytest.raises(InputError, match="beside curves of a number"):
         LEARNERS["ebm-trees"](trees=5).check(classes)
-    assert [slots(np.array([3.0, 0.0, 1.0])).count(at) for at in range(3)] == [45, 2, 17]
-    assert slots(np.zeros(3)) == ()
+    assert [slots(np.array([3.0, 0.0, 1.0]), ALIKE).count(at) for at in range(3)] == [45, 2, 17]
+    assert slots(np.zeros(3), ALIKE) == ()
 
 
 def test_without_trees_it_is_ebm():
