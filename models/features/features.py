@@ -340,6 +340,12 @@ def share_of_categories(features: Sequence[Feature]) -> float:
     return len(words) / len(features)
 
 
+def share_of_numbers(features: Sequence[Feature]) -> float:
+    """Return the share of them, in [0, 1], that are numbers of more than two values."""
+    numbers = [each for each in features if isinstance(each, NumericFeature) and not has_two_values(each)]
+    return len(numbers) / len(features)
+
+
 def feature_from_json(body: Mapping[str, Any]) -> Feature:
     """Read what `to_json` wrote; refuses any other shape with ModelInvalid."""
     try:

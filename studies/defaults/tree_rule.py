@@ -4,19 +4,25 @@ studies/defaults/auto.md.
 
     python -m studies.defaults.tree_rule --data DIR --out tree-rule.jsonl.gz    # fits; goes on where a file ends
     python -m studies.defaults.tree_rule --out tree-rule.jsonl.gz --report      # the tables; fits nothing
+    python -m studies.defaults.tree_rule --mixed --data DIR --out mixed.jsonl.gz  # by the rule of mixed features, and
+        # beside the rule before on the same splits, `choice.jsonl.gz`; with --report likewise
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any
 
 from benchmarks import datasets
 from benchmarks.lines import append_lines, read_lines
-from studies.defaults.auto import Line, fit, options, table
+from models.features.features import share_of_numbers
+from studies.defaults.auto import Line, fit, load, options, schema_of, table
+from training.learners.boosting.defaults import MANY_RECORDS, ONLY_NUMBERS, WEAK
+from training.rows.schema.schema import parse_schema
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "rate .6": {"rate": 0.6},
@@ -80,6 +86,64 @@ def parameters_of(setting: dict[str, Any], strength: float) -> dict[str, Any]:
     return {"rate": setting["rate"], "rounds": min(setting["most"], round(3.5 * strength**0.4))}
 
 
+BEFORE = Path(__file__).with_name("choice.jsonl.gz")
+BANDS = (WEAK, 10_000, 30_000, 1e12)
+
+
+def is_mixed(name: str) -> bool:
+    """Return whether trees on a dataset vote by the smaller steps."""
+    return share_of_numbers(parse_schema(schema_of(name)).features) <= ONLY_NUMBERS
+
+
+def before() -> dict[tuple[str, str, int], Line]:
+    """Return the fits of trees by the rule before, where today's is another: dataset, epsilon, split -> line."""
+    lines = [line for line in read_lines(BEFORE) if line["learner"] == "lazybb-tree"]
+    fit_for = [line for line in lines if line["records"] < MANY_RECORDS and strength_of(line) >= WEAK]
+    mixed = {name for name in {line["data"] for line in fit_for} if is_mixed(name)}
+    return {(line["data"], line["epsilon"], line["seed"]): line for line in fit_for if line["data"] in mixed}
+
+
+def strength_of(line: Line) -> float:
+    return float(line["records"] * float(line["epsilon"]))
+
+
+def play_mixed(out: Path, folder: str | None) -> None:
+    """Every fit of `before`, by the defaults of today, that `out` does not hold yet."""
+    done = {(line["data"], line["epsilon"], line["seed"]) for line in read_lines(out)}
+    for name, epsilon, seed in sorted(before().keys() - done, key=lambda key: key[2]):
+        found = fit(load(name, folder), "lazybb-tree", epsilon, seed)
+        append_lines(out, {"data": name, "epsilon": epsilon, "seed": seed, **found})
+
+
+def changes(lines: Iterable[Line], low: float = WEAK, high: float = 1e12) -> dict[str, dict[str, float]]:
+    """dataset -> figure -> how far today's rule is above the rule before, in the mean over the splits and epsilons of
+    such strength."""
+    earlier, by = before(), defaultdict[str, list[Line]](list)
+    for line in lines:
+        other = earlier[line["data"], line["epsilon"], line["seed"]]
+        if low <= strength_of(line) < high:
+            by[line["data"]].append({key: line[key] - other[key] for key in FIGURES})
+    return {name: {key: mean(line[key] for line in own) for key in FIGURES} for name, own in by.items()}
+
+
+def report_mixed(lines: list[Line]) -> str:
+    """The tables of smaller steps."""
+    rows = []
+    for low, high in pairwise(BANDS):
+        found = changes(lines, low, high)
+        row = [f"from {low:,.0f}", str(len(found)), str(sum(each["auroc"] > 0 for each in found.values()))]
+        for key in ("auroc", "log_loss", "ece"):
+            those = [each[key] for each in found.values()]
+            row.append(f"{mean(those):+.4f} ± {stdev(those) / len(those) ** 0.5:.4f}")
+        rows.append(row)
+    out = table(["strength", "sets", "AUROC higher in", "AUROC", "log loss", "calibration error"], rows)
+    each = [
+        [name, *(f"{by[key]:+.4f}" for key in ("auroc", "log_loss", "ece"))]
+        for name, by in sorted(changes(lines).items())
+    ]
+    return "\n".join([*out, "", *table(["dataset", "AUROC", "log loss", "calibration error"], each)])
+
+
 def means(lines: Iterable[Line]) -> Means:
     """Over seeds."""
     held: dict[tuple[str, str], dict[str, list[Line]]] = defaultdict(lambda: defaultdict(list))
@@ -130,7 +194,14 @@ def report(lines: list[Line]) -> str:
 
 def main() -> None:
     """Fit, then print the tables."""
-    asked = options(__doc__, 2).parse_args()
+    parser = options(__doc__, 2)
+    parser.add_argument("--mixed", action="store_true", help="of mixed features, beside the rule before")
+    asked = parser.parse_args()
+    if asked.mixed:
+        if not asked.report:
+            play_mixed(asked.out, asked.data)
+        print(report_mixed(list(read_lines(asked.out))))
+        return
     if not asked.report:
         play(asked.out, asked.data, asked.seeds)
     print(report(read_lines(asked.out)))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from benchmarks.lines import read_lines
 from studies.defaults import auto, classes, forecast, rare, rare_of_many, tree_rule
-from training.learners.boosting.defaults import TREES, TREES_OF_MANY
+from training.learners.boosting.defaults import TREES, TREES_OF_MANY, TREES_OF_MIXED
 from training.learners.choice import CATEGORIES_FROM, CURVES_UP_TO, FEW, MANY_CLASSES_FROM
 from training.learners.expected import GUESS, LEAST, REACHED
 
@@ -27,6 +29,16 @@ def test_the_rates_and_rounds_of_trees_have_the_smallest_mean_regret():
     assert tree_rule.ROUNDS["250 rounds, rate .4"] == {"most": TREES_OF_MANY.rounds, "rate": TREES_OF_MANY.rate}
     many = {"most": 250, "rate": 0.4}
     assert [tree_rule.parameters_of(many, strength)["rounds"] for strength in (1e4, 1e6)] == [139, 250]
+
+
+def test_smaller_steps_are_better_where_features_are_mixed_whichever_set_is_left_out():
+    found = tree_rule.changes(lines_of("mixed.jsonl.gz"))
+    assert replace(TREES, rate=0.15, exponential=0.15) == TREES_OF_MIXED
+    assert len(found) > 10
+    for figure, sign in (("auroc", 1), ("log_loss", -1)):
+        gained = [sign * by[figure] for by in found.values()]
+        assert min(np.mean([*gained[:at], *gained[at + 1 :]]) for at in range(len(gained))) > 0.003
+    assert tree_rule.report_mixed(list(lines_of("mixed.jsonl.gz"))) in (forecast.HERE / "auto.md").read_text()
 
 
 @pytest.fixture(scope="module")

@@ -207,15 +207,32 @@ def test_of_many_features_less_is_asked():
 def test_the_rate_of_trees_changes_no_plan():
     """A job that was reserved by the rule of before, at a rate of .6, is played as it was."""
     public, trees = public_of(39_999, "2", features=3), LEARNERS["lazybb-tree"]
-    assert (trees().settings(public).weighting, trees().settings(public).rate) == ("logistic", 0.3)
+    assert (trees().settings(public).weighting, trees().settings(public).rate) == ("logistic", 0.15)
     assert LEARNERS["lazybb"]().settings(public).rate == 0.6
     unit = Decimal("0.01")
     assert rehearse(trees(rounds=5), public, unit) == rehearse(trees(rounds=5, rate=0.6), public, unit)
     assert stored(trees()) == stored(learner_of("lazybb-tree"))
 
 
+@pytest.mark.parametrize(
+    "few", [BooleanFeature("f"), CategoricalFeature("f", ("x", "y", "z")), CategoricalFeature("f", ("x", "y"))]
+)
+def test_of_mixed_features_trees_vote_by_smaller_steps(few):
+    """From a strength of 3,000 on where a tenth of the features have few values; 1-rules have one rate for all."""
+
+    def rates(learner, *features):
+        publics = [replace(public_of(records), features=features) for records in (2_999, 3_000, 29_999, 30_000, 39_999)]
+        return [LEARNERS[learner]().settings(public).rate for public in publics]
+
+    numbers = tuple(NumericFeature(f"x{at}", (0.0, 1.0, 2.0)) for at in range(9))
+    assert rates("lazybb-tree", *numbers, few) == [0.2, 0.15, 0.15, 0.15, 0.15]
+    assert rates("lazybb-tree", *numbers, *numbers[:1], few) == [0.2, 0.3, 0.3, 0.3, 0.3]
+    assert rates("lazybb", *numbers, few) == [0.2, 0.3, 0.3, 0.6, 0.6]
+
+
 def test_of_many_records_trees_are_fewer_and_each_says_more():
-    few, many, strong = public_of(39_999, "8"), public_of(40_000, "8"), public_of(10**7, "8")
+    numbers = tuple(NumericFeature(f"x{at}", (0.0, 1.0, 2.0)) for at in range(14))
+    few, many, strong = (replace(public_of(size, "8"), features=numbers) for size in (39_999, 40_000, 10**7))
     trees, rules = LEARNERS["lazybb-tree"](), LEARNERS["lazybb"]()
     assert [(trees.settings(each).rounds, trees.settings(each).rate) for each in (few, many)] == [
         (400, 0.3),

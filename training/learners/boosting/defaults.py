@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from dpserve_verify.privacy.budget import Relation
+from models.features.features import share_of_numbers
 from training.session.session import Public
 
 Weighting = Literal["exponential", "logistic"]
@@ -22,15 +23,23 @@ LOGISTIC_FROM = 30_000  # strength from which the noise is so small that the bes
 MANY_RECORDS = 40_000  # from here on time counts: trees have fewer rounds, each of which says more
 
 
+ONLY_NUMBERS = 0.9  # share of the features above which trees on them act together, and vote by larger steps
+WEAK, WEAK_RATE = 3_000, 0.2  # a strength, and the rate per vote below it
+
+
 @dataclass(frozen=True)
 class Votes:
-    """At most so many rounds, and the rate per vote where weights are logistic."""
+    """At most so many rounds, and the rate per vote where weights are logistic, and where they are exponential and
+    strength is not WEAK.
+    """
 
     rounds: int
     rate: float
+    exponential: float = 0.3
 
 
-RULES, TREES, TREES_OF_MANY = Votes(400, 0.6), Votes(400, 0.3), Votes(250, 0.4)  # studies/defaults/auto.md
+# how these were found: studies/defaults/auto.md
+RULES, TREES, TREES_OF_MIXED, TREES_OF_MANY = Votes(400, 0.6), Votes(400, 0.3), Votes(400, 0.15, 0.15), Votes(250, 0.4)
 
 
 @dataclass(frozen=True)
@@ -53,8 +62,12 @@ def strength(public: Public) -> float:
 
 
 def votes_of_trees(public: Public) -> Votes:
-    """Return the votes of trees, which say more than those of 1-rules."""
-    return TREES if public.records < MANY_RECORDS else TREES_OF_MANY
+    """Return the votes of trees, which say more than those of 1-rules: by smaller steps where features are mixed, for
+    public splits tell little of what has few values.
+    """
+    if public.records >= MANY_RECORDS:
+        return TREES_OF_MANY
+    return TREES_OF_MIXED if share_of_numbers(public.features) <= ONLY_NUMBERS else TREES
 
 
 def defaults(public: Public, weighting: Weighting | None = None, votes: Votes = RULES) -> Defaults:
@@ -71,7 +84,8 @@ def defaults(public: Public, weighting: Weighting | None = None, votes: Votes = 
     whole_rounds = round(max(5, rounds))
     if weighting == "logistic" or (weighting is None and power >= LOGISTIC_FROM):
         return Defaults(whole_rounds, "logistic", votes.rate, 0.05, 0.5)
-    return Defaults(whole_rounds, "exponential", 0.2 if power < 3000 else 0.3, 0.05, 0.35)
+    rate = WEAK_RATE if power < WEAK else votes.exponential
+    return Defaults(whole_rounds, "exponential", rate, 0.05, 0.35)
 
 
 def link_of(settings: Defaults) -> float:

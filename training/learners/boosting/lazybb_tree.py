@@ -69,8 +69,9 @@ class LazyBBTree(SmoothBooster):
     - `label_share`: share of a tree's budget for the votes of `leaf` "vote", of its epsilon where delta is 0, else
       of its squared epsilons, which is what composes; 0.05 to 0.5. Default: 0.125.
     - `rate`, `reweighting`, `slope`, `density`, `threshold`, `weighting`, `decay`, `cuts`, `bins`, `balance`, `order`:
-      as in `lazybb`. Its default rule holds here too, except for half its rate where weights are logistic and, of
-      40,000 records or more, at most 250 rounds at a rate of .4.
+      as in `lazybb`. Its default rule holds here too, except for half its rate where weights are logistic, a rate of
+      .15 from a strength of 3,000 on where a tenth of the features or more are no numbers of many values and, of 40,000
+      records or more, at most 250 rounds at a rate of .4.
     """
 
     name: ClassVar[str] = "lazybb-tree"
