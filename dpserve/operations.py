@@ -10,6 +10,18 @@ from dpserve.transport import request_body, segment
 from dpserve.types import Json, Number, ScheduleFields
 
 
+class PersonAnswer(TypedDict):
+    """What one person's rows could have moved, and by how much at most."""
+
+    dataset: str
+    epsilon: str
+    delta: str
+    relation: str
+    person: dict[str, Any]
+    page: str
+    envelope: dict[str, Any]
+
+
 class Total(TypedDict):
     """A dataset, and the budget of its family."""
 
@@ -140,6 +152,15 @@ class TokenList(TypedDict):
 
 class Operations(LedgerReader):
     """A service that is asked over `ask`: one method for each operation."""
+
+    def show_person(self, name: str, *, blocks: str | None = None) -> PersonAnswer:
+        """State, signed, which releases one person's rows could have moved; not whether anybody is in the data.
+
+        Scope: steward or audit.
+        """
+        return cast(
+            PersonAnswer, self.ask("GET", f"/v1/datasets/{segment('dataset', name)}/person", query={"blocks": blocks})
+        )
 
     def list_schedules(self, *, q: str | None = None, after: str | None = None, limit: int | None = None) -> Json:
         """List schedules: your own, and those on datasets that you audit or are steward of.

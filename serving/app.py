@@ -19,7 +19,7 @@ from accountant.system import extensions
 from serving.http.connections import Connections
 from serving.http.rights import NOTHING
 from serving.http.routes import Door, Doors
-from serving.operations import datasets, edits, grants, notes, placing, schedules, totals
+from serving.operations import datasets, edits, grants, notes, people, placing, schedules, totals
 from serving.operations import jobs as job_operations
 from serving.operations import ledger as ledger_operations
 from serving.operations.doors import doors
@@ -56,6 +56,7 @@ DOORS: tuple[Door, ...] = (
     *doors(*job_operations.OPERATIONS),
     *jobs.DOORS,
     *doors(*datasets.OPERATIONS),
+    *doors(*people.OPERATIONS),
     *chain(*extensions.load("doors")),
     *measurements.DOORS,
     *profiles.DOORS,

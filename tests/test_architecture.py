@@ -160,7 +160,8 @@ dpserve_verify/system: dpserve_verify(.)
 accountant: dpserve_verify(.) accountant(system)
 accountant/access: dpserve_verify(. entries formats keys) accountant(. keys ledger ledger/families log store
     system)
-accountant/audit: dpserve_verify(. audit entries formats keys log system) accountant(home log store)
+accountant/audit: dpserve_verify(. audit entries formats keys log system) accountant(home ledger ledger/families log
+    store)
 accountant/certificates: dpserve_verify(certificates formats keys privacy) accountant(. keys ledger/families
     privacy)
 accountant/home: dpserve_verify(. keys log system) accountant(. keys ledger log store store/migrations system)
@@ -288,14 +289,16 @@ serving/cli/backends/home: dpserve_verify(. audit certificates keys log) account
 serving/cli/backends/server: dpserve_verify(. audit certificates keys log system) accountant(. audit certificates
     system) models(answers features profile store worth) training(datasets measuring/profile requests rows/tables)
     serving(cli/backends operations wire) dpserve(.)
-serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificates home ledger ledger/families)
+serving/cli/data: dpserve_verify(. audit certificates formats keys privacy) accountant(. certificates home ledger
+    ledger/families)
     models(answers profile) training(datasets datasets/drafts datasets/growing jobs learners measuring/profile requests
     rows/schema rows/tables) serving(cli cli/backends operations wire)
 serving/cli/released: dpserve_verify(. certificates keys system) accountant(. system) models(edit explain features forms
     store worth) serving(cli operations)
 serving/http: dpserve_verify(. formats) accountant(. access home ledger/families system) training(planning)
     serving(process process/config process/watch wire)
-serving/operations: dpserve_verify(. entries privacy) accountant(. access home ledger ledger/families log store system)
+serving/operations: dpserve_verify(. certificates entries privacy) accountant(. access audit home ledger
+    ledger/families log store system)
     models(edit explain features forms parts store) training(finish planning requests) serving(http process
     process/watch rest wire) dpserve(.)
 serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. access audit certificates home keys

@@ -74,6 +74,15 @@ def vouching(directory: Path) -> list[str]:
     return [read_note(directory / CHECKPOINT), *([] if cosigned is None else [cosigned])]
 
 
+def entries_of(directory: Path) -> Iterator[Leaf]:
+    """Yield the entries of an export (index, exact bytes). InputError where it is none, LedgerInvalid as it is cut."""
+    try:
+        with (directory / ENTRIES).open("rb") as file:
+            yield from _lines(file, ENTRY_LIMIT)
+    except OSError as error:
+        raise InputError(f"{directory}: is not an export ({error})") from error
+
+
 def _lines(file: IO[bytes], limit: int) -> Iterator[Leaf]:
     """Yield numbered lines without their newline. LedgerInvalid for one that is too long, or a last one cut short."""
     number = 0

@@ -85,8 +85,7 @@ def _whose(certificate: Certificate) -> str:
 
 def _promise_in_short(certificate: Certificate) -> tuple[str, ...]:
     form, (epsilon, delta) = certificate.form, certificate.headline
-    unit, guess = form.claim.unit.name, best_guess(epsilon, delta)
-    about = f"whether one {unit} was there" if certificate.relation == "add-remove" else f"what one {unit} says"
+    guesses, answer = everyday(epsilon, delta, form.claim.unit.name, certificate.relation, "the model")
     families = form.dataset.families or []
     used = _used(families[0] if families else form.dataset) if len(families) < 2 else None
     budget = f" When this was written, {used}." if used else ""
@@ -94,13 +93,23 @@ def _promise_in_short(certificate: Certificate) -> tuple[str, ...]:
     edited = " People edited it afterwards, without the data." if certificate.ancestors else ""
     word = f" All of this is {certificate.word}." if certificate.word else ""
     return (
-        f"Who has the model, and knows everything else, still guesses {about}. At most {guess:f} of 100 such "
-        f"guesses are right; by tossing a coin 50 are.{others}",
-        f"In everyday words: it tells about one {unit} no more than a single answer, yes or no, that is a lie "
-        f"{100 - guess:f} times in 100.{word}",
+        f"{guesses}{others}",
+        f"{answer}{word}",
         f"It holds permanently, whatever computers or other sources somebody has. Experts say: "
         f"({epsilon:f}, {short_delta(delta)})-differential privacy.{budget}{edited}",
         GROWTH_IN_SHORT[certificate.growth],
+    )
+
+
+def everyday(epsilon: Decimal, delta: Decimal, unit: str, relation: str, what: str) -> tuple[str, str]:
+    """Say a bound in everyday words: how many guesses are right of one who has `what`, and as what single answer."""
+    guess = best_guess(epsilon, delta)
+    about = f"whether one {unit} was there" if relation == "add-remove" else f"what one {unit} says"
+    return (
+        f"Who has {what}, and knows everything else, still guesses {about}. At most {guess:f} of 100 such "
+        "guesses are right; by tossing a coin 50 are.",
+        f"In everyday words: it tells about one {unit} no more than a single answer, yes or no, that is a lie "
+        f"{100 - guess:f} times in 100.",
     )
 
 

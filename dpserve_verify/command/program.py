@@ -14,7 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dpserve_verify.audit.exports import entries_of
 from dpserve_verify.audit.folders import audit_folder
+from dpserve_verify.audit.person import AGAIN, LEDGER_TOO, is_person, verify_person
 from dpserve_verify.audit.tree_of_entries import Report
 from dpserve_verify.certificates.bundle import FILES, read_bundle, verify_bundle
 from dpserve_verify.certificates.certificate import verify
@@ -76,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seen", type=Path, action="append", default=[], help="a checkpoint kept from before")
     parser.add_argument("--consistency", type=Path, help="the proof between its checkpoint and the one seen before")
     parser.add_argument("--certificate", action="store_true", help="say what it promises, in plain words")
+    parser.add_argument("--ledger", type=Path, help="an export that a statement to people is derived from again")
     parser.add_argument(
         "--strict", action="store_true", help="fail as well where a folder holds what is not vouched for"
     )
@@ -160,6 +163,8 @@ def _with_proof(path: Path) -> tuple[bytes, str]:
 
 def _verify_statement(asked: argparse.Namespace) -> Answer:
     path, keys = asked.path, _keys(asked.trust)
+    if is_person(envelope := _read(path, BESIDE[STATEMENT])):
+        return _verify_person(envelope, keys, asked.ledger)
     found = verify_stated(*_with_proof(path), keys)
     look = Look(_config_folder() / "checkpoints", asked.witnesses, asked.consistency)
     history, line = look.at(path, keys)
@@ -171,6 +176,12 @@ def _verify_statement(asked: argparse.Namespace) -> Answer:
     lines = [f"verified: {found.rule.title} of {found.name}, from {rows.part} rows of {rows.dataset}"]
     lines += [f"  {part}" for part in found.parts]
     return body, "\n".join([*lines, *([line] if line else []), FIGURES])
+
+
+def _verify_person(envelope: bytes, keys: PublicKeys, ledger: Path | None) -> Answer:
+    found = verify_person(envelope, keys, None if ledger is None else entries_of(ledger))
+    said = LEDGER_TOO if ledger is None else AGAIN
+    return {"ok": True, **found.to_json(), "problems": [], "ledger": said}, f"{to_text(found.page)}\nverified: {said}"
 
 
 def _read(path: Path, most: int) -> bytes:

@@ -40,6 +40,7 @@ CORE: Nodes = {
     "profile": Leaf("data.profile:profile", needs=EITHER),
     "synthesize": Leaf("data.synthesize:synthesize", needs=EITHER),
     "charge": Leaf("data.charge:charge", needs=EITHER),
+    "person": Leaf("data.person:person", needs=EITHER),
     "query": Leaf("data.query:query", needs=EITHER),
     "predict": Leaf("models:predict", needs=EITHER),
     "verify": Leaf("certificates:verify", needs=EITHER),
@@ -169,7 +170,7 @@ CORE: Nodes = {
 }
 PEOPLE: Mapping[str, Sequence[str]] = {  # who needs which
     "To begin": ("init", "login", "logout", "config"),
-    "The data steward": ("dataset", "schema", "renew", "grant", "charge"),
+    "The data steward": ("dataset", "schema", "renew", "grant", "charge", "person"),
     "The data scientist": (
         "plan", "train", "tune", "evaluate", "profile", "query", "synthesize", "job", "schedule", "learner", "mcp",
     ),

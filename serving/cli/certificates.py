@@ -19,6 +19,8 @@ from accountant.certificates.statement_kinds import kind_in
 from accountant.certificates.worth import WORTH, Worth
 from accountant.home import TRUST, place
 from accountant.system.lazy_import import later
+from dpserve_verify.audit.exports import entries_of
+from dpserve_verify.audit.person import AGAIN, LEDGER_TOO, is_person, verify_person
 from dpserve_verify.certificates import certificate as certificates
 from dpserve_verify.certificates.certificate import Certificate
 from dpserve_verify.certificates.own_file import own_file
@@ -65,6 +67,9 @@ OwnPolicy = Annotated[
 Witnesses = Annotated[
     Path | None, typer.Option(help="Whose cosignatures its checkpoint must have: a C2SP tlog-policy.")
 ]
+Exported = Annotated[
+    Path | None, typer.Option(help="An export that a statement of `dpserve person` is derived from again.")
+]
 Proof = Annotated[
     Path | None, typer.Option(help="The proof between its checkpoint and the one that was seen here before.")
 ]
@@ -83,6 +88,7 @@ def verify(
     witnesses: Witnesses = None,
     consistency: Proof = None,
     certificate: Annotated[bool, typer.Option("--certificate", help="Say what it promises, in plain words.")] = False,
+    ledger: Exported = None,
     json: Json = False,
 ) -> None:
     """Verify a model, its certificate and its place in the ledger. Offline; anything wrong is exit code 4.
@@ -107,7 +113,7 @@ def verify(
     look = Look(config_folder() / "checkpoints", witnesses, consistency, _prover if asks else None)
     try:
         if path.name.endswith(".dsse.json"):
-            return _show_statement(path, read_trusted_keys(trust), look, json)
+            return _show_statement(path, read_trusted_keys(trust), look, ledger, json)
         keys = read_trusted_keys(trust)
         with show_busy(f"verifying {path.name}"):
             verified, unverified, history, line = _verify(path, keys, admitted, look)
@@ -193,8 +199,13 @@ def card_with(card: bytes, envelopes: Sequence[bytes]) -> bytes:
     return with_worth(card, [WORTH.read(dsse.parse(envelope).payload)[1].predicate for envelope in envelopes])
 
 
-def _show_statement(path: Path, trust: PublicKeys, look: Look, json: bool) -> None:
-    """Verify and show a statement of a model's worth or of a dataset's profile."""
+def _show_statement(path: Path, trust: PublicKeys, look: Look, ledger: Path | None, json: bool) -> None:
+    """Verify and show a statement of a model's worth, of a dataset's profile, or to people."""
+    if is_person(signed := _read_file(path, MAX_FILE_BYTES[".dsse.json"])):
+        found = verify_person(signed, trust, None if ledger is None else entries_of(ledger))
+        said = LEDGER_TOO if ledger is None else AGAIN
+        body: dict[str, Any] = {"ok": True, **found.to_json(), "problems": [], "ledger": said}
+        return show(json, body, f"{to_text(found.page)}\n{paint('verified', 'good')}: {said}")
     envelope, proof = proof_beside(path)
     kind = kind_in(envelope)
     statement = kind.verify(envelope, proof, trust)

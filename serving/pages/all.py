@@ -20,6 +20,7 @@ from serving.pages import (
     manual,
     measurements,
     models,
+    people,
     profiles,
     schedules,
     service,
@@ -29,6 +30,7 @@ from serving.pages import (
 PAGES: tuple[Door, ...] = (
     *home.DOORS,
     *datasets.DOORS,
+    *people.DOORS,
     *charges.DOORS,
     *measurements.DOORS,
     *profiles.DOORS,

@@ -206,6 +206,7 @@ def _dataset(home: Home, name: str, rights: Access, before: int) -> dict[str, An
         "jobs": jobs,
         "trains": rights.may("train", dataset=name) and not facts["archived"],
         "keeps": rights.may("steward", dataset=name),
+        "states": rights.may("steward", "audit", dataset=name),
         "measures": rights.may(*ASKING, dataset=name),
         **offers(),
         "note": note_of(home.path, "dataset", name),

@@ -266,6 +266,7 @@ class Story:
         self.issued("/v1/answers", **counts, epsilon="2")
         for path in ("/v1/datasets", "/v1/families", "/v1/datasets/visits", "/v1/datasets/visits/profiles"):
             self.get("train", path)
+        self.get("steward", "/v1/datasets/visits/person")
         self.get("train", "/v1/jobs?dataset=visits&state=issued&limit=2")
 
     def issued(self, path: str, **body: Any) -> int:

@@ -73,6 +73,7 @@ READS = (
     "grant list",
     "grant list --principal shop",
     "token list",
+    "person adult",
     "ledger audit",
     "ledger checkpoint",
     "ledger export --out OUT",

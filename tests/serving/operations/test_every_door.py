@@ -39,6 +39,7 @@ from serving.operations.notes import (
     write_dataset_note,
     write_model_note,
 )
+from serving.operations.people import show_person
 from serving.operations.placing import promote_model, restore_model, retire_model
 from serving.operations.schedules import add_schedule, list_schedules, remove_schedule
 from serving.operations.totals import (
@@ -124,6 +125,10 @@ EXAMPLES = [
     *(of(each, BAD, part=Part(after="nobody")) for each in (list_datasets, list_families)),
     of(show_dataset, name="adult"),
     of(show_dataset, "unknown_name", name="nobody"),
+    of(show_person, name="closed"),
+    of(show_person, name="closed", blocks="1"),
+    *(of(show_person, BAD, name="adult", blocks=blocks) for blocks in ("2", "2026-03", "p17", "-1")),
+    of(show_person, "unknown_name", name="nobody"),
     *(of(each, name="of-WAY", body={"rho": "0.01", "mechanism": "a", "why": "b"}) for each in (plan_charge, charge)),
     *(
         of(asked, code, name="of-home", body={"mechanism": "a", "why": "b", **change})

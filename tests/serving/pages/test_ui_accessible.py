@@ -57,6 +57,7 @@ EXAMPLES = {
     "/ui/datasets": "/ui/datasets",
     "/ui/datasets/{name}": "/ui/datasets/adult",
     "/ui/datasets/{name}/charge": "/ui/datasets/adult/charge",
+    "/ui/datasets/{name}/person": "/ui/datasets/adult/person",
     "/ui/learners": "/ui/learners",
     "/ui/learners/{learner}": "/ui/learners/bayes",
     "/ui/drafts": "/ui/drafts",
