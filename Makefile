@@ -22,6 +22,7 @@ DEPLOY := .venv-deploy
 FEDERATED := .venv-federated
 STORES := .venv-stores
 CLIENTS := .venv-clients
+MLFLOW := .venv-mlflow
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-package dpserve-verify
@@ -32,7 +33,7 @@ EXTENSIONS := parties cluster platform
 FULL := --extra train --extra serve --extra bento --extra sklearn --extra client --extra postgres --extra notebook
 IMAGE := --extra train --extra doors --extra client --extra postgres --extra notebook -c requirements/dev.txt
 
-.PHONY: help install demo demo-local test wheel-test image-test federated-test stores-test clients-test lint lint-deploy format serve bench bench-utility bench-serving wheel docs lock clean
+.PHONY: help install demo demo-local test wheel-test image-test federated-test stores-test clients-test mlflow-test lint lint-deploy format serve bench bench-utility bench-serving wheel docs lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name what; do printf '  make %-14s %s\n' "$$name" "$$what"; done
@@ -48,7 +49,7 @@ demo-local: install ## Owners who keep their rows train models: by reports, and 
 test: lint ## Lint, then run all tests (FAST=1: the quick ones)
 	@$(if $(FAST),echo 'FAST=1 leaves out every test marked slow or server or statistical: run make test before you commit')
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
-		-m "not federation and not wheel and not image and not stores and not clients$(if $(FAST), and not slow and not server and not statistical)" $(ARGS)
+		-m "not federation and not wheel and not image and not stores and not clients and not mlflow$(if $(FAST), and not slow and not server and not statistical)" $(ARGS)
 
 wheel-test: wheel ## Install the wheel as pip does, in each of PYTHONS that is here (minutes), and what `make install` makes
 	@WHEEL=$$(echo $(CURDIR)/dist/dpserve-*.whl) WHEEL_PYTHONS="$(PYTHONS)" $(BIN)/python -m pytest -s -v -rs tests/deploy/test_wheel.py $(ARGS)
@@ -64,6 +65,9 @@ stores-test: $(VENV)/dev.stamp $(STORES)/made.stamp ## Register rows of a real o
 
 clients-test: $(VENV)/dev.stamp $(CLIENTS)/made.stamp ## Make clients of the description by two generators, and train by each (needs java)
 	@CLIENTS_PYTHON=$(CURDIR)/$(CLIENTS)/bin/python $(BIN)/python -m pytest tests/serving/test_generated_clients.py $(ARGS)
+
+mlflow-test: $(VENV)/dev.stamp $(MLFLOW)/made.stamp ## Load and serve exported models as MLflow does
+	@MLFLOW_PYTHON=$(CURDIR)/$(MLFLOW)/bin/python $(BIN)/python -m pytest tests/models/test_mlflow.py $(ARGS)
 
 lint: $(VENV)/dev.stamp ## Check style and types
 	$(BIN)/ruff check .
@@ -126,6 +130,7 @@ lock: $(VENV)/dev.stamp ## Pin again what pyproject.toml asks for (ARGS=--upgrad
 	$(LOCK) requirements/build.in --extra train --extra doors --extra federated -c requirements/dev.txt $(ARGS) -o requirements/federated.txt
 	$(subst pyproject.toml ,,$(LOCK)) requirements/stores.in $(ARGS) -o requirements/stores.txt
 	$(subst pyproject.toml ,,$(LOCK)) requirements/clients.in $(ARGS) -o requirements/clients.txt
+	$(subst pyproject.toml ,,$(LOCK)) requirements/mlflow.in $(ARGS) -o requirements/mlflow.txt
 	$(LOCK) requirements/build.in $(FULL) --extra dask -c requirements/dev.txt $(ARGS) -o requirements/dask.txt
 	$(LOCK) $(IMAGE) $(ARGS) -o requirements/image.txt
 	for more in dask duckdb hsm federated; do $(LOCK) $(IMAGE) --extra $$more $(ARGS) -o requirements/image-$$more.txt; done
@@ -133,7 +138,7 @@ lock: $(VENV)/dev.stamp ## Pin again what pyproject.toml asks for (ARGS=--upgrad
 	$(subst pyproject.toml ,,$(LOCK)) deploy/lint/requirements.in $(ARGS) -o deploy/lint/requirements.txt
 
 clean: ## Remove .venv and everything that was built
-	rm -rf $(VENV) $(BENCH) $(BENCH)-serving $(DEPLOY) $(FEDERATED) $(STORES) $(CLIENTS) deploy/lint/node_modules build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(BENCH)-serving $(DEPLOY) $(FEDERATED) $(STORES) $(CLIENTS) $(MLFLOW) deploy/lint/node_modules build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment of its own: the peers bring pandas and more. Its own .gitignore keeps it out of commits.
@@ -177,6 +182,13 @@ $(CLIENTS)/made.stamp: requirements/clients.txt
 	@echo '*' > $(CLIENTS)/.gitignore
 	@echo 'Installing requirements/clients.txt into $(CLIENTS)'
 	@$(CLIENTS)/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r requirements/clients.txt
+	@touch $@
+
+$(MLFLOW)/made.stamp: requirements/mlflow.txt
+	@$(PYTHON) -m venv --clear $(MLFLOW)
+	@echo '*' > $(MLFLOW)/.gitignore
+	@echo 'Installing requirements/mlflow.txt into $(MLFLOW)'
+	@$(MLFLOW)/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r requirements/mlflow.txt
 	@touch $@
 
 $(BIN)/python:

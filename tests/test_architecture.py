@@ -313,7 +313,7 @@ serving/process/config: dpserve_verify(. formats privacy system) accountant(acce
 serving/process/watch: dpserve_verify(. audit certificates log system) accountant(audit home ledger ledger/families
     log) models(store worth) serving(process/config wire)
 serving/process/workers: dpserve_verify(.) accountant(home system) serving(process/config process/watch)
-serving/rest: dpserve_verify(. certificates formats log privacy) accountant(. access certificates home ledger
+serving/rest: dpserve_verify(. formats log privacy) accountant(. access certificates home ledger
     ledger/families system) models(explain features onnx parts store worth) training(datasets datasets/drafts jobs kinds
     measuring/profile measuring/worth planning requests rows/schema) serving(http process process/config
     process/watch wire)

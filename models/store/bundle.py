@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,8 +25,22 @@ VERSION = re.compile(r"[1-9][0-9]{0,8}")
 def write_bundle(directory: Path, bundle: Bundle) -> None:
     """Make `directory` with the bundle's files, whole or not at all, also when the power fails. Raises NameTaken where
     something stands there already."""
-    with _staged(directory.parent, bundle) as staged:
+    write_folder(directory, files_of(bundle))
+
+
+def write_folder(directory: Path, files: Mapping[str, bytes]) -> None:
+    """Make `directory` with these files, by their paths in it, as `write_bundle` does."""
+    with _staged(directory.parent, files) as staged:
         _publish(staged, directory)
+
+
+def files_of(bundle: Bundle) -> dict[str, bytes]:
+    """Return the files of a bundle by their names. ModelInvalid where one is larger than any reader takes."""
+    files = {name: getattr(bundle, field) for name, (field, _) in FILES.items()}
+    for name, content in files.items():
+        if len(content) > FILES[name][1]:
+            raise ModelInvalid(f"{name}: {len(content)} bytes; at most {FILES[name][1]}")
+    return files
 
 
 def check_reference(reference: str) -> None:
@@ -62,7 +76,7 @@ class ModelStore:
         home = self._home(name)
         home.mkdir(parents=True, exist_ok=True)
         sync_directory(self.root)
-        with _staged(home, bundle) as staged:
+        with _staged(home, files_of(bundle)) as staged:
             version = self._number(home, staged)
         os.utime(self.root)
         return version
@@ -171,17 +185,15 @@ def _versions(home: Path) -> list[int]:
 
 
 @contextmanager
-def _staged(parent: Path, bundle: Bundle) -> Iterator[Path]:
-    """Write the bundle into a hidden folder beside its destination: on the same file system, so that a rename is one
+def _staged(parent: Path, files: Mapping[str, bytes]) -> Iterator[Path]:
+    """Write the files into a hidden folder beside its destination: on the same file system, so that a rename is one
     step.
     """
     staged = Path(tempfile.mkdtemp(prefix=".bundle-", dir=parent))
     try:
         staged.chmod(0o755)
-        for name, (field, cap) in FILES.items():
-            content = getattr(bundle, field)
-            if len(content) > cap:
-                raise ModelInvalid(f"{name}: {len(content)} bytes; at most {cap}")
+        for name, content in files.items():
+            (staged / name).parent.mkdir(exist_ok=True)
             write_new(staged / name, content, PUBLIC)
         sync_directory(staged)
         yield staged

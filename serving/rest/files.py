@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.access.tokens import SCOPES
-from dpserve_verify.certificates.bundle import FILES
 from models.onnx.portable import portable_files
+from models.store.bundle import files_of
 from serving.http.rights import NOTHING
 from serving.http.routes import Door, in_thread, state
 from serving.process.registry import Served
@@ -23,8 +23,7 @@ ZIP = "application/zip"
 
 def content(served: Served) -> dict[str, bytes]:
     """Return the files of a verified model by their names."""
-    bundle = served.verified.travelling
-    return {name: getattr(bundle, field) for name, (field, _) in FILES.items()}
+    return files_of(served.verified.travelling)
 
 
 def zip_files(served: Served, portable: bool = False) -> bytes:

@@ -1,4 +1,4 @@
-"""`dpserve model export`: a folder that travels, or a model where it is used: as SQL, Python or C."""
+"""`dpserve model export`: a folder that travels, or a model where it is used: as SQL, Python or C, in MLflow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpserve_verify.certificates.certificate import digest
 from dpserve_verify.errors import InputError
 from dpserve_verify.keys.dsse import parse
 from dpserve_verify.system.files import PUBLIC, write_new
-from models.store.bundle import write_bundle
+from models.store.bundle import files_of, write_bundle, write_folder
 from serving.cli.backend import backend
 from serving.cli.certificates import card_with
 from serving.cli.complete import Model
@@ -26,11 +26,13 @@ from serving.cli.terminal import Json, show
 if TYPE_CHECKING:
     from models.onnx import portable as portable_form
     from models.programs import files as programs
+    from models.programs import mlflow_folder
     from models.store.loading import OpenedModel, VerifiedModel
     from serving.cli.backends.abstract import Bundles
 else:
     portable_form = later("models.onnx.portable")  # loads onnx
     programs = later("models.programs.files")
+    mlflow_folder = later("models.programs.mlflow_folder")
 
 
 class Form(StrEnum):
@@ -40,13 +42,14 @@ class Form(StrEnum):
     sql = "sql"
     python = "python"
     c = "c"
+    mlflow = "mlflow"
 
 
 def export(
     name: Model,
     out: Annotated[Path, typer.Option(help="A new folder; of --as sql, python or c a new file.")],
     form: Annotated[
-        Form, typer.Option("--as", help="The files that its certificate signs, or one program that answers as they do.")
+        Form, typer.Option("--as", help="Its files, one program that answers as they do, or a folder of MLflow.")
     ] = Form.bundle,
     keep: Annotated[
         list[str] | None, typer.Option(help="With --as sql: a column to give before the answers, such as an id.")
@@ -59,7 +62,7 @@ def export(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Copy a verified model and its certificate into a new folder that can travel, or write it as a program.
+    """Copy a verified model and its certificate into a new folder that can travel, or write it for where it is used.
 
     \b
     dpserve model export adult --out adult-model
@@ -67,6 +70,7 @@ def export(
     dpserve model export adult --as sql --keep id --out adult.sql
     dpserve model export adult --as python --out adult.py
     dpserve model export adult --as c --out adult.c
+    dpserve model export adult --as mlflow --out adult-mlflow
     """
     if form is not Form.bundle and (witnessed or portable):
         raise InputError("witnessed, portable: go with the files of a model, not with --as")
@@ -78,6 +82,8 @@ def export(
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
     if form is Form.bundle:
         files = _write_files(bundles, opened, out, witnessed, portable)
+    elif form is Form.mlflow:
+        files = _write_mlflow(opened.verified, opened.reference, out)
     else:
         files = [_write_program(opened.verified, opened.reference, out, form, keep or ())]
     body = {"model": opened.reference, "out": str(out), "files": files}
@@ -100,16 +106,36 @@ def _write_files(bundles: Bundles, opened: OpenedModel, out: Path, witnessed: bo
 
 def _write_program(verified: VerifiedModel, reference: str, out: Path, form: Form, keep: Sequence[str]) -> str:
     """Write one file that answers as the model does. Its head says which certificate vouches for the model."""
-    certificate, bundle = verified.certificate, verified.travelling
+    stated = _stated(verified)
     head = (
         f"{reference}, written by dpserve as {form}: it answers as model.onnx does, which its certificate vouches for.",
-        f"model.onnx: sha256 {certificate.sha256}",
-        f"certificate: sha256 {digest(parse(bundle.envelope).payload)}, entry {certificate.issued} of the ledger",
-        " ".join(certificate.line.split()),
+        f"model.onnx: sha256 {stated['model']}",
+        f"certificate: sha256 {stated['statement']}, entry {stated['entry']} of the ledger",
+        stated["promise"],
     )
-    content = programs.program_file(form, verified.ensemble, bundle.onnx, head, reference.partition("@")[0], keep)
+    name, graph = reference.partition("@")[0], verified.travelling.onnx
+    content = programs.program_file(form, verified.ensemble, graph, head, name, keep)
     try:
         write_new(out.absolute(), content, PUBLIC)
     except FileExistsError:
         raise NameTaken(f"{out}: exists already") from None
     return out.name
+
+
+def _stated(verified: VerifiedModel) -> dict[str, str]:
+    """Return what an export says of the certificate: the sha256 of model and statement, its entry, its promise."""
+    certificate = verified.certificate
+    return {
+        "model": certificate.sha256,
+        "statement": digest(parse(verified.travelling.envelope).payload),
+        "entry": str(certificate.issued),
+        "promise": " ".join(certificate.line.split()),
+    }
+
+
+def _write_mlflow(verified: VerifiedModel, reference: str, out: Path) -> list[str]:
+    """Write a new folder that MLflow loads, whole or not at all. Return the names of its files."""
+    stated = {"reference": reference, **_stated(verified)}
+    files = mlflow_folder.mlflow_files(verified.ensemble, files_of(verified.travelling), stated)
+    write_folder(out.absolute(), files)
+    return [*files]

@@ -118,3 +118,15 @@ def test_what_does_not_go_together(home, said, tmp_path, more):
     code, _ = said("model", "export", "adult", "--out", str(tmp_path / "x"), *more.split())
     assert code == 2
     assert not (tmp_path / "x").exists()
+
+
+def test_the_folder_of_mlflow_verifies(home, said, tmp_path):
+    (command,) = "".join(blocks("docs/reference/serving.md", "sh", "In MLflow")).splitlines()
+    *words, out = shlex.split(command)[1:]
+    code, body = said(*words, str(tmp_path / out))
+    assert code == 0
+    written = {path.relative_to(tmp_path / out).as_posix() for path in (tmp_path / out).rglob("*") if path.is_file()}
+    assert written == set(body["files"])
+    assert said("verify", str(tmp_path / out / "dpserve"))[1]["ok"] is True
+    code, body = said(*words, str(tmp_path / out))
+    assert (code, body["error"]["code"]) == (2, "name_taken")
