@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
@@ -43,13 +44,15 @@ def write_files(folder: Path) -> Path:
     return folder
 
 
-def adult_home(folder: Path, epsilon: int) -> Home:
+def adult_home(folder: Path, epsilon: int, holdout: Decimal | None = None) -> Home:
     """Make `folder`/home with those rows registered as `adult`, of this epsilon and a delta of 1e-5."""
     from training.datasets.datasets import register
 
     files, home = write_files(folder / "files"), Home.init({"DPSERVE_HOME": str(folder / "home")})
     total = Budget.of(epsilon, "1e-5")
-    register(home, "adult", files / "rows.parquet", files / "schema.yaml", total, Relation.ADD_REMOVE, None)
+    register(
+        home, "adult", files / "rows.parquet", files / "schema.yaml", total, Relation.ADD_REMOVE, None, holdout=holdout
+    )
     return home
 
 
@@ -141,6 +144,11 @@ class Server:
 
     def post(self, path: str, body: Any, **more: Any) -> httpx.Response:
         return self.ask("POST", path, json=body, **more)
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """The newest jobs, the newest first."""
+        found: list[dict[str, Any]] = self.get("/v1/jobs").json()["jobs"]
+        return found
 
     def predict(self, model: str = "adult", count: int = 1) -> httpx.Response:
         return self.post("/predict", {"model": model, "records": records(count)})

@@ -5,54 +5,21 @@ from __future__ import annotations
 import re
 
 import pytest
-from browser import as_new, chromium, no_faults, no_serious_findings, no_sideways_scroll, signed_in
+from browser import as_new, no_serious_findings, no_sideways_scroll, signed_in
 from playwright.sync_api import expect
-from small_home import dpserve, serving, until, write_files
+from small_home import adult_home, serving, until
 
 from training.jobs.job import submit
 from training.requests import JobRequest
 
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
-FORM = "/ui/jobs/new?dataset=adult&learner=lazybb"
+SCOPE, FORM = "train", "/ui/jobs/new?dataset=adult&learner=lazybb"
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ui")
-    files = write_files(folder / "files")
-    home = folder / "home"
-    register = ("dataset", "register", "adult", "--epsilon", "1", "--delta", "1e-6")
-    for command in (
-        ("init",),
-        (*register, "--data", str(files / "rows.parquet"), "--schema", str(files / "schema.yaml")),
-    ):
-        done = dpserve(home, *command)
-        assert done.returncode == 0, done.stderr
-    with serving(home, workers=1) as found:
+    with serving(adult_home(tmp_path_factory.mktemp("ui"), 1).path, workers=1) as found:
         yield found
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def shared(browser, server):
-    found = signed_in(browser, server, "train")
-    yield found
-    found.context.close()
-
-
-@pytest.fixture
-def page(shared, server):
-    yield as_new(shared, server, "train")
-    no_faults(shared)
-
-
-def jobs(server):
-    return server.get("/v1/jobs").json()["jobs"]
 
 
 def price(page):
@@ -60,19 +27,19 @@ def price(page):
 
 
 def test_a_job_is_priced_then_sent_then_followed_to_its_model(page, server):
-    before = len(jobs(server))  # not what they say: one that an earlier test sent may go on meanwhile
+    before = len(server.jobs())  # not what they say: one that an earlier test sent may go on meanwhile
     page.goto("/ui")
     page.get_by_role("link", name="New job").first.click()
     page.get_by_label("ε, the price").fill("0.3")
     expect(price(page)).to_contain_text("fits")
     expect(price(page)).to_contain_text("of the budget used. Room for one more job: up to ε")
     expect(price(page)).to_contain_text("few rows for this epsilon, 14 features")  # no learner was named
-    assert len(jobs(server)) == before  # a price spends nothing
+    assert len(server.jobs()) == before  # a price spends nothing
     no_serious_findings(page)
     page.get_by_role("button", name="Train (ε 0.3)").click()
     page.wait_for_url(re.compile(r"/ui/jobs/\d+$"))
     expect(page.locator(".badge").first).to_have_text("done")  # nobody reloads the page
-    expect(page.locator("#done")).to_have_text(str(jobs(server)[0]["rounds"]))
+    expect(page.locator("#done")).to_have_text(str(server.jobs()[0]["rounds"]))
     expect(page.get_by_text("Certificate signed and entered")).to_be_visible()
     expect(page.get_by_role("link", name="See the model")).to_be_visible()
 
@@ -94,13 +61,13 @@ def test_on_a_phone_the_price_is_seen_without_scrolling(page):
 
 def test_a_price_that_does_not_fit_says_what_would(page, server):
     page.goto("/ui/jobs/new?dataset=adult&learner=forest&epsilon=1.5")
-    before = len(jobs(server))
+    before = len(server.jobs())
     expect(price(page)).to_contain_text("does not fit")
     assert page.get_by_role("button", name=re.compile("^Train \\(")).count() == 0
     page.get_by_role("button", name="Use ε").click()
     expect(price(page).locator(".badge")).to_have_text("fits")
     assert float(page.get_by_label("ε, the price").input_value()) < 1.5
-    assert len(jobs(server)) == before
+    assert len(server.jobs()) == before
 
 
 def test_what_was_typed_after_the_price_came_is_priced_before_it_can_be_sent(page):
@@ -185,7 +152,7 @@ def test_a_form_says_what_hinders_it_and_goes_on(page, server):
     """The server is away, signed this browser out elsewhere, or is slow: nothing that was typed is lost, nothing is
     sent twice, and a price that could not be asked for comes by itself.
     """
-    before, notice = len(jobs(server)), page.locator("#away")
+    before, notice = len(server.jobs()), page.locator("#away")
     page.goto(f"{FORM}&epsilon=0.011")
     button = page.get_by_role("button", name=re.compile(r"^Train \("))
     expect(button).to_be_enabled()
@@ -210,7 +177,7 @@ def test_a_form_says_what_hinders_it_and_goes_on(page, server):
     expect(notice).to_contain_text("You were signed out elsewhere.")
     expect(page.get_by_role("heading", name="New job")).to_be_visible()
     button.click(force=True)
-    assert len(jobs(server)) == before
+    assert len(server.jobs()) == before
     page.context.add_cookies(signed_in_by)
     page.get_by_label("ε, the price").press("Enter")
     expect(page.get_by_role("button", name="Train (ε 0.013)")).to_be_enabled()
@@ -221,7 +188,7 @@ def test_a_form_says_what_hinders_it_and_goes_on(page, server):
     expect(notice).to_contain_text("The server is slow; this goes on.")
     page.wait_for_url(re.compile(r"/ui/jobs/\d+$"))
     page.unroute("**/ui/")
-    assert len(jobs(server)) == before + 1
+    assert len(server.jobs()) == before + 1
     page.faults.clear()  # what was made to fail
 
 
@@ -243,10 +210,10 @@ def test_without_scripts_the_form_still_shows_its_price_and_sends_it_once(browse
     page.get_by_role("button", name="Show the price").click()
     page.get_by_role("button", name="Train (ε 0.02)").click()
     page.wait_for_url(re.compile(r"/ui/jobs/\d+$"))
-    count = len(jobs(server))
+    count = len(server.jobs())
     page.go_back()
     page.get_by_role("button", name="Train (ε 0.02)").click()
-    assert len(jobs(server)) == count  # the same form, the same job
+    assert len(server.jobs()) == count  # the same form, the same job
     page.context.close()
 
 

@@ -21,7 +21,6 @@ from additive_models import CLASSES, NUMBER
 from browser import (
     MOST_BYTES,
     as_new,
-    chromium,
     cold,
     new_page,
     no_faults,
@@ -98,12 +97,6 @@ def write_wide(folder):
     text = {"target": {"name": "kind", "classes": ["a", "b"]}, "records": 400, "features": labs}
     (folder / "wide.yaml").write_text(json.dumps(text))
     return folder / "wide.parquet", folder / "wide.yaml"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,10 @@ too much. One server and one browser for all of it.
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 import pytest
-from browser import as_new, chromium, new_page, no_faults, no_serious_findings, no_sideways_scroll, sign_in
+from browser import as_new, new_page, no_serious_findings, no_sideways_scroll, sign_in
 from playwright.sync_api import expect
 from small_home import adult_home, serving
 
@@ -15,7 +16,7 @@ from training.jobs import job
 from training.requests import JobRequest
 
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
-FORM = "/ui/jobs/new?dataset=adult&learner=lazybb"
+SCOPE, FORM = "admin", "/ui/jobs/new?dataset=adult&learner=lazybb"
 TABS = 60  # of one page, from its content on, at most
 # Where the keyboard is: in words, and whether somebody sees it.
 FOCUS = """() => {
@@ -30,33 +31,10 @@ FOCUS = """() => {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    home = adult_home(tmp_path_factory.mktemp("people"), 3)
+    home = adult_home(tmp_path_factory.mktemp("people"), 3, Decimal("0.2"))
     job.train(home, JobRequest("adult", "lazybb", "0.1", parameters={"rounds": 3}, model="known"), by="test")
     with serving(home.path, workers=1) as found:
         yield found
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def shared(browser, server):
-    found = new_page(browser, server)
-    yield found
-    found.context.close()
-
-
-@pytest.fixture
-def page(shared, server):
-    yield as_new(shared, server, "admin")
-    no_faults(shared)
-
-
-def jobs(server):
-    return server.get("/v1/jobs").json()["jobs"]
 
 
 def tab_to(page, words):
@@ -117,20 +95,20 @@ def test_by_keyboard_alone_from_signing_in_to_a_certificate(page, server):
 
 
 def test_a_job_is_sent_once_by_a_double_click_and_after_going_back(page, server):
-    before = len(jobs(server))
+    before = len(server.jobs())
     page.goto(f"{FORM}&epsilon=0.02")
     page.get_by_role("button", name="Train (ε 0.02)").dblclick()
     page.wait_for_url(re.compile(r"/ui/jobs/\d+$"))
     sent = page.url
-    assert len(jobs(server)) == before + 1
+    assert len(server.jobs()) == before + 1
     page.go_back()
     again = page.get_by_role("button", name="Train (ε 0.02)")
     again.click()
     expect(page.locator("#away")).to_contain_text("This was sent before you came back")
-    assert len(jobs(server)) == before + 1, "nothing is charged again"
+    assert len(server.jobs()) == before + 1, "nothing is charged again"
     again.click()
     page.wait_for_url(re.compile(r"/ui/jobs/\d+$"))
-    assert (page.url != sent, len(jobs(server))) == (True, before + 2), "who presses once more means it"
+    assert (page.url != sent, len(server.jobs())) == (True, before + 2), "who presses once more means it"
 
 
 def test_of_two_at_one_budget_the_second_sees_what_is_left(page, server, browser):
@@ -143,13 +121,13 @@ def test_of_two_at_one_budget_the_second_sees_what_is_left(page, server, browser
         expect(each.get_by_role("button", name="Train (ε 2)")).to_be_enabled()
     page.get_by_role("button", name="Train (ε 2)").click()
     page.wait_for_url(re.compile(r"/ui/jobs/\d+$"))
-    before = len(jobs(server))
+    before = len(server.jobs())
     other.get_by_role("button", name="Train (ε 2)").click()
     expect(other.locator("#price .badge")).to_have_text("does not fit")
     assert other.get_by_label("Name of the model").input_value() == "big", "what was typed stands there"
     other.get_by_role("button", name="Use ε").click()
     expect(other.get_by_role("button", name=re.compile("^Train"))).to_be_enabled()
-    assert len(jobs(server)) == before
+    assert len(server.jobs()) == before
     no_serious_findings(other)
     other.context.close()
 

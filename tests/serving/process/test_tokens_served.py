@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from browser import as_new, chromium, new_page, no_faults, sign_in
+from browser import as_new, no_faults, sign_in
 from ledgers import registration
 from pages import blocks, checkout, follow
 from small_home import free_port, of_every_worker, serving, until
@@ -78,17 +78,6 @@ def test_headers_stand_once_on_every_answer(server):
 
 
 # In a browser
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def shared(server, browser):
-    return new_page(browser, server)
 
 
 @pytest.fixture
