@@ -63,7 +63,12 @@ def pick_judgement(statements: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def _judges(statement: dict[str, Any]) -> bool:
-    return "against" not in statement and not covers(statement["histogram"]["kind"])
+    return "against" not in statement and not is_cover(statement)
+
+
+def is_cover(statement: dict[str, Any]) -> bool:
+    """Return whether a statement is of how answers cover the truth."""
+    return covers(statement["histogram"]["kind"])
 
 
 def find_cover(home: Home, issued: int, column: str | None) -> dict[str, Any] | None:
@@ -72,7 +77,7 @@ def find_cover(home: Home, issued: int, column: str | None) -> dict[str, Any] | 
     """
     jobs = evaluations.by_model(home.ledger.log.database).get(issued, ())
     found = (each for seq in jobs if (each := quick(home, seq)) is not None and not each["seen"])
-    of_cover = (each for each in found if covers(each["histogram"]["kind"]))
+    of_cover = filter(is_cover, found)
     return next((each for each in of_cover if each["histogram"].get("groups", {}).get("column") == column), None)
 
 

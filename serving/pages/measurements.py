@@ -15,11 +15,13 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.access.grants import ASKING
+from accountant.access.grants import ASKING, Access
 from accountant.errors import Forbidden, IdempotencyConflict, UnknownName, WrongState
+from accountant.home import Home
 from dpserve_verify.errors import BudgetRefused, DpserveError, InputError
 from serving.http.rights import NAMED, seen_models
 from serving.http.routes import Door, access, in_thread, require_dataset, state, with_prices
+from serving.pages.datasets import every_dataset
 from serving.pages.job_form import SENT, SLOW, STALE, body_of
 from serving.pages.parts.commands import command
 from serving.pages.parts.ui import form_fields, page, see_other
@@ -50,7 +52,7 @@ class Kind:
 
 EVALUATION = Kind(
     measurements.EVALUATION, "evaluate", "model",
-    ("model", "dataset", "epsilon", "part", "against", "group", "scores", "blocks"),
+    ("model", "dataset", "epsilon", "part", "against", "group", "scores", "cover", "blocks"),
 )  # fmt: skip
 PROFILE = Kind(
     measurements.PROFILE, "profile", "dataset", ("dataset", "epsilon", "part", "columns", "around", "blocks")
@@ -109,10 +111,18 @@ async def _form(
     }
     return page(
         request, "measure_new.html", refusal=refusal, kind=kind, others=others, **words,
+        models=[line["model"] for line in lines] if kind is EVALUATION else (),
+        datasets=await in_thread(_datasets, state(request).home, rights),
         form=form, price=await _price(request, kind, _body(kind, form)),
         example=await in_thread(_example, request, str(form["dataset"])) if kind is ANSWER else "",
         key=fields.get("idempotency_key") or uuid.uuid4().hex,
     )  # fmt: skip
+
+
+def _datasets(home: Home, rights: Access) -> list[str]:
+    """Return the names of the datasets that the caller may measure."""
+    names = (dataset.registration.name for dataset in every_dataset(home))
+    return [name for name in names if rights.may(*ASKING, dataset=name)]
 
 
 def _example(request: Request, name: str) -> str:

@@ -31,7 +31,7 @@ from models.store import placing
 from models.store.bundle import CHAMPION, ModelStore
 from models.store.since import growth_since
 from models.worth.stated import report_of
-from models.worth.statements import judgements, mark, pick_judgement, worths
+from models.worth.statements import is_cover, judgements, mark, pick_judgement, worths
 from serving.http.compression import pack
 from serving.http.rights import LISTED, NOTHING, READS, may_model, seen_models
 from serving.http.routes import Door, access, in_snapshot, in_thread, state
@@ -326,15 +326,21 @@ def _context(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
 
 
 def _worth_of(home: Home, issued: int, form: Predicate, classes: Sequence[Any]) -> dict[str, Any]:
-    """Return all that was measured of a model, the statement that it is judged by, and the report with the pictures of
-    that one, where its rows are of the people whom the certificate of the model speaks of.
+    """Return all that was measured of a model, the statement that it is judged by, the report with the pictures of
+    that one, where its rows are of the people whom the certificate of the model speaks of, and `covers`: the columns
+    by whose groups it was counted how its answers cover, None for all records alike.
     """
     statements = worths(home, issued)
     judged = pick_judgement(statements)
-    head, report = judged or next(iter(statements), None), None
+    statements.sort(key=lambda each: each is not judged)  # first, as how good it is comes before how its answers cover
+    head, report = next(iter(statements), None), None
     if judged is not None and judged["dataset"] == form.dataset.name:
         report = report_of(judged, form.claim.unit.contributions, classes)
-    return {"worths": statements, "head": head, "judged": judged, "report": report}
+    of_cover = [each["histogram"].get("groups", {}).get("column") for each in statements if is_cover(each)]
+    return {
+        "worths": statements, "head": head, "judged": judged, "report": report,
+        "covers": sorted(dict.fromkeys(of_cover), key=lambda column: column or ""),
+    }  # fmt: skip
 
 
 def _values(feature: Feature) -> str:

@@ -107,6 +107,7 @@ async def _page(
         "ended": ended[:MAX_ENDED],
         "ended_in_all": len(ended),
         "mine": caller(request).name,
+        "base": str(request.base_url).rstrip("/"),
         "scopes": MAY,
         "typed": typed or dict.fromkeys(("name", *SCOPES, *LIMITS), ""),
     }

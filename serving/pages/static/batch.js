@@ -20,7 +20,10 @@ function chosenFormat() {
 }
 
 async function predicted(file) {
-  const query = new URLSearchParams({ model, file: file.name, ...chosenFormat(), ...(chosen("keep") && { keep: chosen("keep") }) });
+  const beside = document.getElementById("batch-cover");
+  const query = new URLSearchParams({
+    model, file: file.name, ...chosenFormat(), ...(chosen("keep") && { keep: chosen("keep") }), ...Object.fromEntries(new URLSearchParams(beside?.value)),
+  });
   for (let tries = 1; ; tries += 1) {
     const answer = await fetch(`/predict?${query}`, {
       method: "POST", headers: { "Content-Type": "application/octet-stream", Accept: "text/csv" }, body: file,

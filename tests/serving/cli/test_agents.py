@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import random
+import re
 import subprocess
 import sys
 from decimal import Decimal
@@ -96,9 +98,11 @@ def test_an_agent_lists_plans_trains_asks_explains_and_predicts_over_both_transp
         assert not (await say(client, "explain", model="adult@1", records=records(1)))[1]
 
     async def over_stdio():
-        own = environment(server.path.parent / "none", DPSERVE_URL=url_of(server), DPSERVE_TOKEN=server.tokens["bob"])
+        own = environment(server.path.parent / "none", **said["env"], DPSERVE_TOKEN=server.tokens["bob"])
         own.pop("DPSERVE_HOME")
-        how = StdioServerParameters(command=sys.executable, args=["-m", "serving.cli", "mcp"], env=own, cwd=ROOT)
+        how = StdioServerParameters(
+            command=sys.executable, args=["-m", "serving.cli", *said["args"]], env=own, cwd=ROOT
+        )
         async with Client(how) as client:
             await through(client)
 
@@ -112,6 +116,10 @@ def test_an_agent_lists_plans_trains_asks_explains_and_predicts_over_both_transp
         async with Client(f"http://127.0.0.1:{port}/mcp") as nobody:  # the token of who started it opens nothing
             assert (await say(nobody, "list", what="datasets"))[0]["error"]["code"] == "forbidden"
 
+    cookie = {"Accept": "text/html", "Cookie": f"dpserve={server.tokens['admin']}"}
+    page = html.unescape(server.ask("GET", "/ui/tokens", None, headers=cookie).text)
+    said = json.loads(re.search(r'<pre tabindex="0">(\{"command": "dpserve".*)</pre>', page)[1])  # as the page says it
+    assert said["env"].pop("DPSERVE_TOKEN") == "…"
     anyio.run(over_stdio)
     port = free_port()
     own = environment(server.path.parent / "none", DPSERVE_URL=url_of(server), DPSERVE_TOKEN=server.tokens["admin"])

@@ -4,13 +4,14 @@ too much. One server and one browser for all of it.
 
 from __future__ import annotations
 
+import csv
 import re
 from decimal import Decimal
 
 import pytest
-from browser import as_new, new_page, no_serious_findings, no_sideways_scroll, sign_in
+from browser import as_new, new_page, no_serious_findings, no_sideways_scroll, predict_file, sign_in
 from playwright.sync_api import expect
-from small_home import adult_home, serving
+from small_home import adult_home, records, serving
 
 from training.jobs import job
 from training.requests import JobRequest
@@ -130,6 +131,43 @@ def test_of_two_at_one_budget_the_second_sees_what_is_left(page, server, browser
     assert len(server.jobs()) == before
     no_serious_findings(other)
     other.context.close()
+
+
+def test_answers_that_cover_are_paid_for_read_and_predicted(page, server, tmp_path):
+    """From a model's page by one evaluation to a file of predictions, as the door gives them."""
+    page.goto("/ui/models/known")
+    assert page.locator("#batch-cover").count() == 0, "nothing was counted yet"
+    page.get_by_role("link", name="Measure it").click()
+    page.get_by_text("More", exact=True).last.click()
+    page.get_by_label("How often answers hold the truth").check()
+    page.get_by_label("ε, the price").fill("2")
+    expect(page.locator("#price")).to_contain_text("--cover")
+    page.get_by_role("button", name="Measure (ε 2)").click()
+    page.wait_for_url(re.compile(r"/ui/jobs/\d+$"))
+    expect(page.get_by_text("Statement signed and entered")).to_be_visible()
+    page.goto("/ui/models/known")
+    page.get_by_role("heading", name="What it is worth").click()
+    page.get_by_role("heading", name="How answers cover, on what was kept aside of adult").wait_for()
+    expect(page.locator("#worth")).to_contain_text("each class whose chance is at least least chance 90")
+    no_serious_findings(page)
+    page.locator("#worth").get_by_role("link", name="Ask for it with a file").click()
+    rows = records(30)
+    with (tmp_path / "some.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, [*rows[0]])
+        writer.writeheader()
+        writer.writerows(rows)
+    page.get_by_label("Beside each prediction").select_option("what holds the truth in 90 of 100")
+    found = list(csv.DictReader(predict_file(page, tmp_path / "some.csv")[0].splitlines()))
+    answer = server.post("/predict?cover=.9", {"model": "known", "records": rows}).json()["cover"]
+    shown = [[name.removeprefix("in_") for name, value in line.items() if name.startswith("in_") and value == "true"]
+             for line in found]  # fmt: skip
+    assert shown == answer["sets"]
+    assert 30 < sum(map(len, shown)) <= 60, "both classes where the model is not sure"
+    page.get_by_label("Beside each prediction").select_option("nothing more")
+    assert "in_" not in predict_file(page, tmp_path / "some.csv")[0].partition("\n")[0]
+    page.goto("/ui/tokens")
+    page.get_by_text("Connect an agent").click()
+    expect(page.locator("#agent pre")).to_contain_text(f'"DPSERVE_URL": "http://127.0.0.1:{server.port}"')
 
 
 def test_a_file_of_two_gigabytes_is_refused_at_once_with_what_to_do(page, server, tmp_path):
