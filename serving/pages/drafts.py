@@ -11,6 +11,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from accountant.errors import WrongState
 from dpserve_verify.certificates.plain_words import meaning
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.formats.canonical import whole_number
@@ -111,11 +112,13 @@ async def _page(
         **{key: str(value) for key, value in (draft.asked or {}).items()},
     }
     text = await in_thread(_store(request).schema_text, draft)
+    seen = await in_thread(_store(request).seen, await in_thread(find_draft, request, _store(request)))
     records = re.search(r"^records: (\d+)", text, re.MULTILINE)
     form_of_file = Form(**(draft.first_rows or {}).get("form", {}))
     named = [name for row in draft.answers if row["role"] == "unit" for name in row["columns"]]
     context: dict[str, Any] = {
         "draft": draft,
+        "seen": seen,
         "working": draft.state in AT_WORK,
         "table": [(at, group, _control_values(group, answers)) for at, group in enumerate(groups)],
         "roles": ROLES,
@@ -188,7 +191,8 @@ async def columns(request: Request) -> Response:
             name: "" for name in MARKS if values[name] == group.marks.get(name)
         }  # each column's own, as proposed
         answers.append({**values, "columns": list(group.columns), "type": kind, "role": values["role"] or group.role})
-    return await _check(request, draft, {"answers": answers, "rows": _count(fields.get("records", ""))})
+    body = {"answers": answers, "rows": _count(fields.get("records", ""))}
+    return await _check(request, draft, body, fields.get("seen", ""))
 
 
 def _count(text: str) -> int:
@@ -205,14 +209,15 @@ async def lines(request: Request) -> Response:
         answers = read_lines(groups_of(draft), typed["lines"])
     except InputError as error:
         return await _page(request, draft, error, typed)
-    return await _check(request, draft, {"answers": answers, "rows": _count(typed["records"])}, typed)
+    body = {"answers": answers, "rows": _count(typed["records"])}
+    return await _check(request, draft, body, fields.get("seen", ""), typed)
 
 
 async def file_form(request: Request) -> Response:
     """Read the file in another encoding, with another mark between cells, another sheet of it, or by other names: from
     the row on that has them, or by names that no row has.
     """
-    fields = await form_fields(request, "encoding", "delimiter", "sheet", "names", "skip")
+    fields = await form_fields(request, "encoding", "delimiter", "sheet", "names", "skip", "seen")
     draft = await in_thread(find_draft, request, _store(request))
     marks = {words: mark for mark, words in DELIMITERS.items()}
     if fields["encoding"] not in ("", *list_encodings()) or fields["delimiter"] not in ("", *marks):
@@ -225,7 +230,10 @@ async def file_form(request: Request) -> Response:
         "columns": names, "skip": int(fields["skip"]) if fields["skip"] else None,
     }  # fmt: skip
     said = {key: value for key, value in form.items() if value not in ("", [], None)}
-    await in_thread(_store(request).look_again, draft, said)
+    try:
+        await in_thread(_store(request).look_again, draft, said, fields["seen"])
+    except WrongState as error:
+        return await _page(request, draft, error)
     return see_other(f"/ui/drafts/{draft.id}")
 
 
@@ -233,13 +241,16 @@ async def schema(request: Request) -> Response:
     """Declare the columns by the schema itself; every row is checked."""
     fields = dict(parse_form(await read_body(request, COLUMN_BYTES, FORM)))
     draft = await in_thread(find_draft, request, _store(request))
-    return await _check(request, draft, {"schema": fields.get("schema", "").replace("\r\n", "\n")})
+    body = {"schema": fields.get("schema", "").replace("\r\n", "\n")}
+    return await _check(request, draft, body, fields.get("seen", ""))
 
 
-async def _check(request: Request, draft: Draft, body: dict[str, Any], typed: dict[str, str] | None = None) -> Response:
+async def _check(
+    request: Request, draft: Draft, body: dict[str, Any], seen: str, typed: dict[str, str] | None = None
+) -> Response:
     try:
-        await with_prices(request, start_check, request, _store(request), body)
-    except InputError as error:
+        await with_prices(request, start_check, request, _store(request), body, seen)
+    except (InputError, WrongState) as error:
         shown = Draft(**{**vars(draft), "answers": body.get("answers", draft.answers)})
         return await _page(request, shown, error, typed or {"records": str(body.get("rows") or "")})
     return see_other(f"/ui/drafts/{draft.id}")
@@ -247,7 +258,7 @@ async def _check(request: Request, draft: Draft, body: dict[str, Any], typed: di
 
 async def register(request: Request) -> Response:
     """Register it."""
-    typed = {name: value.strip() for name, value in (await form_fields(request, *ASKED)).items()}
+    typed = {name: value.strip() for name, value in (await form_fields(request, *ASKED, "seen")).items()}
     draft = await in_thread(find_draft, request, _store(request))
     family = typed["family"]
     body: dict[str, Any] = {name: typed[name] for name in ("name", "unit", "relation", *PERSON) if typed[name]}
@@ -260,7 +271,7 @@ async def register(request: Request) -> Response:
         body["contributions"] = whole_number(typed["contributions"])
         if body["contributions"] is None:
             raise InputError("contributions: must be a whole number, 1 or more")
-        await in_thread(start_registration, request, _store(request), {"name": "", **body})
+        await in_thread(start_registration, request, _store(request), {"name": "", **body}, typed["seen"])
     except DpserveError as error:
         return await _page(request, draft, error, typed)
     return see_other(f"/ui/drafts/{draft.id}")

@@ -93,19 +93,19 @@ async def check_draft(request: Request) -> Response:
     return json_response(draft_to_json(await with_prices(request, start_check, request, _store(request), body)), 202)
 
 
-def start_check(request: Request, store: Drafts, body: Mapping[str, Any]) -> Draft:
+def start_check(request: Request, store: Drafts, body: Mapping[str, Any], seen: str = "") -> Draft:
     """Start the check of a draft by `schema`, or by `answers` and `rows`, which are read in a process beside this one;
     return the draft.
     """
     draft = find_draft(request, store)
     if body.get("schema") is not None:
-        return store.check(draft, run_for_request(checked_text, str(body["schema"])), [])
+        return store.check(draft, run_for_request(checked_text, str(body["schema"])), [], seen)
     if draft.proposal is None:
         raise InputError(f"draft: is {draft.state}; its columns are not known yet")
     answers = [check_fields(answer, ANSWER, ANSWER_MORE, MAX_BYTES) for answer in body.get("answers") or ()]
     said = [{name: value for name, value in answer.items() if value is not None} for answer in answers]
     text = run_for_request(text_of_answers, draft.proposal, said, body.get("rows") or 0)
-    return store.check(draft, text, answers)
+    return store.check(draft, text, answers, seen)
 
 
 async def register_draft(request: Request) -> Response:
@@ -115,7 +115,7 @@ async def register_draft(request: Request) -> Response:
     return json_response(draft_to_json(await in_thread(start_registration, request, _store(request), body)), 202)
 
 
-def start_registration(request: Request, store: Drafts, body: Any) -> Draft:
+def start_registration(request: Request, store: Drafts, body: Any, seen: str = "") -> Draft:
     """Start the registration of a draft; return the draft."""
     draft = find_draft(request, store)
     asked = RegistrationRequest.of(body)
@@ -124,7 +124,7 @@ def start_registration(request: Request, store: Drafts, body: Any) -> Draft:
     require_same_unit(draft.answers, asked.unit)
     for member in asked.family:
         access(request).require("steward", dataset=state(request).home.ledger.member(member))
-    return store.register(draft, asked.to_json())
+    return store.register(draft, asked.to_json(), seen)
 
 
 async def delete_draft(request: Request) -> Response:

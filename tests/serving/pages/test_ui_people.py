@@ -133,6 +133,66 @@ def test_of_two_at_one_budget_the_second_sees_what_is_left(page, server, browser
     other.context.close()
 
 
+def say(page, column, role="", public=""):
+    if role:
+        page.get_by_label(f"Role of {column}", exact=True).select_option(role)
+    if public:
+        page.get_by_label(f"Public range or values of {column}", exact=True).fill(public)
+
+
+def test_of_two_at_one_draft_nobody_registers_what_the_other_said_unseen(page, server, browser, tmp_path):
+    """Two windows on one file: what changed meanwhile is told, what was typed stands, and the form goes on."""
+    file = tmp_path / "wards.csv"
+    file.write_text(
+        "age,ward,ill\n" + "".join(f"{20 + at % 70},{'ab'[at % 2]},{'ny'[at % 3 == 0]}\n" for at in range(200))
+    )
+    page.goto("/ui/drafts")
+    page.get_by_label("File of rows").set_input_files(file)
+    page.get_by_role("button", name="Upload").click()
+    page.wait_for_url(re.compile("/ui/drafts/[0-9a-f]{32}$"))
+    say(page, "age", public="0 .. 120")
+    say(page, "ward", public="a, b")
+    say(page, "ill", "target", "n, y")
+    page.get_by_label("Approximate number of rows", exact=True).fill("200")
+    page.get_by_role("button", name="Check every row", exact=True).click()
+    expect(page.get_by_role("button", name="Register it, permanently")).to_be_visible()
+    other = sign_in(new_page(browser, server), server, "admin")
+    other.goto(page.url)
+    other.get_by_label("Name of the dataset").fill("wards")
+    other.get_by_label("One person is named by", exact=True).select_option("record")
+    other.get_by_role("button", name="As most say").click()
+    page.locator("summary", has_text=re.compile("^Columns$")).click()
+    say(page, "ward", "ignore")
+    page.get_by_role("button", name="Check every row", exact=True).click()
+    expect(page.get_by_text("every row fits")).to_be_visible()
+
+    sends = other.get_by_role("button", name="Register it, permanently")
+    sends.click()
+    expect(other.get_by_role("alert")).to_contain_text("changed in another window since you saw it. Nothing was done")
+    assert [each["name"] for each in server.get("/v1/datasets").json()["datasets"]] == ["adult"]
+    assert other.get_by_label("Name of the dataset").input_value() == "wards", "what was typed stands there"
+    assert other.get_by_label("Role of ward", exact=True).input_value() == "ignore", "and what the other said"
+    no_serious_findings(other)
+    assert {"409" in each for each in other.faults} == {True}
+    sends.click()
+    expect(other.get_by_role("link", name="wards", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Register it, permanently").evaluate("each => each.form.noValidate = true")
+    page.get_by_role("button", name="Register it, permanently").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    assert len(server.get("/v1/datasets").json()["datasets"]) == 2, "it is registered once"
+    other.context.close()
+    page.faults.clear()  # the refusal
+
+
+def test_an_expired_link_says_so_and_the_form_leads_on(page, server):
+    as_new(page, server)
+    page.goto(f"/ui/login?next=/ui/jobs#{'x' * 43}")
+    expect(page.get_by_role("alert")).to_contain_text("This link was used, or is older than a quarter of an hour")
+    page.get_by_label("Token").fill(server.tokens["admin"])
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/ui/jobs")
+
+
 def test_answers_that_cover_are_paid_for_read_and_predicted(page, server, tmp_path):
     """From a model's page by one evaluation to a file of predictions, as the door gives them."""
     page.goto("/ui/models/known")

@@ -8,6 +8,7 @@ done.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -156,24 +157,31 @@ class Drafts:
         replace_unsynced(self.schema(draft), schema, PRIVATE)
         return self.schema(draft)
 
-    def check(self, draft: Draft, schema: str, answers: Sequence[Json]) -> Draft:
+    def seen(self, draft: Draft) -> str:
+        """Return the sha256, in hex, of what was said of its columns and of how it is read. Who changes or registers a
+        draft may give the one that he saw: WrongState where another window changed it meanwhile.
+        """
+        said = [[*draft.answers], draft.form, self.schema_text(draft)]
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+    def check(self, draft: Draft, schema: str, answers: Sequence[Json], seen: str = "") -> Draft:
         """Request a check of every row against a schema."""
         with self._alone(draft):
-            self._from(draft.id, COLUMNS, PROBLEMS, READY, UNREADABLE)  # a schema may say how it is read
+            self._from(draft.id, COLUMNS, PROBLEMS, READY, UNREADABLE, seen=seen)  # a schema may say how it is read
             replace_unsynced(self.folder / draft.id / SCHEMA, schema.encode(), PRIVATE)
             return self._ask(replace(self._read(draft.id), state=CHECKING, answers=answers, refusal=None, **UNCHECKED))
 
-    def look_again(self, draft: Draft, form: Json) -> Draft:
+    def look_again(self, draft: Draft, form: Json, seen: str = "") -> Draft:
         """Request another look at the file, which is written as far as that is in `form`."""
         with self._alone(draft):
-            self._from(draft.id, COLUMNS, PROBLEMS, READY, UNREADABLE)
+            self._from(draft.id, COLUMNS, PROBLEMS, READY, UNREADABLE, seen=seen)
             again = replace(self._read(draft.id), answers=(), refusal=None, **UNCHECKED)
             return self._ask(replace(again, state=LOOKING, form=form))
 
-    def register(self, draft: Draft, asked: Json) -> Draft:
+    def register(self, draft: Draft, asked: Json, seen: str = "") -> Draft:
         """Request the registration of the draft."""
         with self._alone(draft):
-            self._from(draft.id, READY)
+            self._from(draft.id, READY, seen=seen)
             return self._ask(replace(self._read(draft.id), state=REGISTERING, asked=asked, refusal=None))
 
     @contextmanager
@@ -184,10 +192,13 @@ class Drafts:
         with locked(self.folder / draft.id / "lock"):
             yield
 
-    def _from(self, identity: str, *states: str) -> None:
-        state = self._read(identity).state
-        if state not in states:
-            raise WrongState(f"draft: is {state}; for this it must be {' or '.join(states)}", state=state)
+    def _from(self, identity: str, *states: str, seen: str = "") -> None:
+        draft = self._read(identity)
+        if draft.state not in states:
+            raise WrongState(f"draft: is {draft.state}; for this it must be {' or '.join(states)}", state=draft.state)
+        if seen and seen != self.seen(draft):
+            raise WrongState("draft: what its columns are was changed in another window since you saw it. Nothing was "
+                             "done; look at it, and send it once more", state=draft.state)  # fmt: skip
 
     def _ask(self, draft: Draft) -> Draft:
         self._write(draft)
