@@ -148,8 +148,10 @@ def _of_dataset(connection: Connection, index: EntryIndex, name: str) -> Chosen:
     wanted = {"dataset": {name}, "family": {*dataset.identities}}
     for kind, form in FORMS.items():
         keys = [] if form.about_job() else [key for key in wanted if key in form.keys()]  # noqa: SIM118
-        for number in np.flatnonzero(index.of_kind(kind)) if keys else ():
-            value = read_entry(int(number), body_at(connection, int(number))).value
+        numbers = np.flatnonzero(index.of_kind(kind)).tolist() if keys else []
+        read_bodies(connection, numbers)
+        for number in numbers:
+            value = read_entry(number, body_at(connection, number)).value
             chosen[number] = value[keys[0]] in wanted[keys[0]] or name in value.get("concerns", ())
     return chosen
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
+import psutil
 import pytest
 
 from accountant.ledger.families.records import State
@@ -43,9 +46,20 @@ def test_home_is_as_large_as_it_says(tmp_path, monkeypatch):
 
 
 def test_slow_page_is_named():
-    fast, slow = Line("A", "/a", 10, 1, 2, 3, 1000), Line("B", "/b", 10, 1, dashboard.BOUND + 1, 302, 1000)
+    fast, slow = Line("A", "/a", 10, 1, 2, 3, 20, 1000), Line("B", "/b", 10, 1, dashboard.BOUND + 1, 302, 1001, 1000)
     text = report([fast, slow], Size(1, 1, 1), {"ebm": 2700, "lazybb": 2701}, 0.5)
     assert "by the median: B." in text
-    assert "No page took more than 300 ms" in report([fast], Size(1, 1, 1), {}, 0.5)
-    assert "| B | `/b` | 10 | 1.0 | 301.0 | 302 | 1 |" in text
+    assert "Over 1,000 ms of a processor: B." in text
+    alone = report([fast], Size(1, 1, 1), {}, 0.5)
+    assert "No page took more than 300 ms" in alone
+    assert "No page took more than 1,000 ms of a processor." in alone
+    assert "| B | `/b` | 10 | 1.0 | 301.0 | 302 | 1001 | 1 |" in text
     assert "ebm 2,700 pixels; lazybb 2,701 pixels, too high. 3 screens are 2,700." in text
+
+
+def test_work_of_a_processor_is_counted_with_that_of_processes_that_ended():
+    server = psutil.Process()
+    before = dashboard.spent(server)
+    work = "import time\nwhile time.process_time() < 0.4: pass"
+    subprocess.run([sys.executable, "-c", work], check=True)
+    assert dashboard.spent(server) - before >= 300
