@@ -40,7 +40,7 @@ from training.planning.plans import jobs_left
 from training.rows.schema.described import describe_columns
 
 HTML = "text/html"
-NEWEST_JOBS = 8
+NEWEST_JOBS = 5
 FIGURES = {"spent": "epsilon", "reserved": "epsilon", "left": "share"}
 COLUMNS = (
     *("family", "datasets", "relation", "unit", "epsilon", "delta", *FIGURES, "one_job", "bound_by", "protects"),

@@ -9,7 +9,7 @@ import re
 from decimal import Decimal
 
 import pytest
-from browser import as_new, new_page, no_serious_findings, no_sideways_scroll, predict_file, sign_in
+from browser import DESK, as_new, new_page, no_serious_findings, no_sideways_scroll, predict_file, sign_in
 from playwright.sync_api import expect
 from small_home import adult_home, records, serving
 
@@ -228,6 +228,15 @@ def test_answers_that_cover_are_paid_for_read_and_predicted(page, server, tmp_pa
     page.goto("/ui/tokens")
     page.get_by_text("Connect an agent").click()
     expect(page.locator("#agent pre")).to_contain_text(f'"DPSERVE_URL": "http://127.0.0.1:{server.port}"')
+
+
+def test_a_dataset_is_seen_in_three_screens(page):
+    """After all that was done to it above, with every price that comes by itself."""
+    for name in ("adult", "wards"):
+        page.goto(f"/ui/datasets/{name}")
+        expect(page.locator("#fit + *")).not_to_contain_text("this takes a moment")
+        assert page.evaluate("document.documentElement.scrollHeight") <= 3 * DESK["height"], name
+    no_serious_findings(page)
 
 
 def test_a_file_of_two_gigabytes_is_refused_at_once_with_what_to_do(page, server, tmp_path):
