@@ -320,6 +320,7 @@ SETTINGS = {  # variable -> default as a person would say it ("": as `dpserve co
     "DPSERVE_TRAIL_BYTES": ("", "Size at which the trail begins a new file."),
     "DPSERVE_TRAIL_FILES": ("", "How many full files of the trail are kept."),
     "DPSERVE_UPLOAD_BYTES": ("", "The largest file that a steward may bring in a browser; `0`: none."),
+    "DPSERVE_SSO": ("none", "Who vouches for people: [single sign-on](sso.md)."),
     "DPSERVE_DATA_FOLDERS": ("none", "Folders on the server from which a steward may register in a browser."),
     "OTEL_TRACES_EXPORTER": ("`otlp` where there is an endpoint", "`otlp` or `none`: OpenTelemetry's own variable."),
     "OTEL_EXPORTER_OTLP_ENDPOINT": ("", "The collector; `/v1/traces` is added."),

@@ -307,8 +307,8 @@ serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. a
     requests rows/schema) serving(http operations pages/parts process process/config process/watch rest wire)
 serving/pages/parts: dpserve_verify(. entries formats log privacy) accountant(. access home ledger ledger/families store
     system) models(explain features forms worth) training(learners) serving(http process process/watch wire)
-serving/process: dpserve_verify(. certificates formats keys system) accountant(. access home keys ledger) models(store)
-    serving(process/config process/watch process/workers wire)
+serving/process: dpserve_verify(. certificates entries formats keys system) accountant(. access home keys ledger system)
+    models(store) serving(process/config process/watch process/workers wire)
 serving/process/config: dpserve_verify(. formats privacy system) accountant(access home system) serving(wire)
 serving/process/watch: dpserve_verify(. audit certificates log system) accountant(audit home ledger ledger/families
     log) models(store worth) serving(process/config wire)

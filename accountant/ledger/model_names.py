@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, Executable, bindparam, func, select
 
 from accountant.errors import Forbidden
 from accountant.ledger.families.records import Job, Request, State, request_from_entry
@@ -25,6 +25,7 @@ from accountant.store import engines
 from accountant.store.queries import Queries
 from accountant.store.store import body_at, size
 from accountant.store.tables import grant_table, job_table, token_table
+from dpserve_verify.entries.access import PROVIDED, is_for
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.log.entry import read_entry
 from dpserve_verify.privacy.budget import check_name
@@ -39,6 +40,7 @@ _STANDS = (State.RESERVED, State.STARTED, State.COMMITTED)
 _OWNER = select(*(_NAMED.where(job_table.c.state == state.value).scalar_subquery() for state in _STANDS))
 _ACTING = select(token_table).where(token_table.c.principal == bindparam("who"))
 _GRANTED = select(grant_table).where(grant_table.c.principal == bindparam("who"))
+_PROMOTING = select(grant_table).where(grant_table.c.scope.in_(("promote", "admin")))
 _FIRST_ISSUED = select(func.min(job_table.c.issued)).where(job_table.c.model == bindparam("name"))
 MAX_NAMES_TRIED = 99
 PROMOTED, RETIRED, RESTORED = "model-promoted", "model-retired", "model-restored"
@@ -51,7 +53,12 @@ def questions(name: str) -> Queries:
 
 def questions_of_promoting(principal: str) -> Queries:
     """List what `may_promote` will ask."""
-    return [(_ACTING, {"who": principal}), (_GRANTED, {"who": principal}), engines.CLOCK]
+    return [(_ACTING, {"who": principal}), _held(principal), engines.CLOCK]
+
+
+def _held(principal: str) -> tuple[Executable, dict[str, str]]:
+    """Return what asks for the grants of a principal; of whom a provider vouches for, for those of groups as well."""
+    return (_PROMOTING, {}) if principal.startswith(PROVIDED) else (_GRANTED, {"who": principal})
 
 
 def owner(connection: Connection, name: str) -> int | None:
@@ -145,15 +152,16 @@ def _others(connection: Connection, request: Request, by: str) -> Iterator[str]:
 
 
 def may_promote(connection: Connection, principal: str, name: str) -> bool:
-    """Return whether a principal holds `promote` on this model by what the ledger says now. One that no token acts for
-    and no grant names sits at the home and holds its keys.
+    """Return whether a principal holds `promote` on this model by what the ledger says now. One that no token acts for,
+    no grant names and no provider vouches for sits at the home and holds its keys.
     """
     acting = connection.execute(_ACTING, {"who": principal}).all()
-    grants = connection.execute(_GRANTED, {"who": principal}).all()
+    statement, values = _held(principal)
+    grants = [row for row in connection.execute(statement, values) if is_for(row.principal, principal)]
     clocks = datetime.now(UTC), datetime.fromtimestamp(engines.clock(connection), UTC)
     until = (max(clocks) + timedelta(seconds=5)).strftime("%Y-%m-%dT%H:%M:%SZ")  # its entry's time comes after
     return (
-        not (acting or grants)
+        not (acting or grants or principal.startswith(PROVIDED))
         or any(row.revoked is None and not {"promote", "admin"}.isdisjoint(row.scopes.split(",")) for row in acting)
         or any(
             row.revoked is None

@@ -14,8 +14,10 @@ from dpserve_verify.errors import InputError
 
 # Module: the package that has it, and the extra that asks for the package.
 EXTRAS = {
+    "authlib": ("authlib", "sso"),
     "bentoml": ("bentoml", "bento"),
     "httpx": ("httpx", "client"),
+    "joserfc": ("authlib", "sso"),
     "mcp": ("mcp", "agents"),
     "mcp_types": ("mcp", "agents"),
     "numba": ("numba", "train"),

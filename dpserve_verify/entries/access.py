@@ -19,6 +19,7 @@ from dpserve_verify.formats.forms import Form, Limits, form_field
 
 MOST_REQUESTS = 10**9
 MOST_PRINCIPAL = 200  # characters
+PROVIDED = "sso:"  # how principals begin whom a provider vouches for
 SCOPES = ("predict", "train", "evaluate", "promote", "audit", "steward", "admin")
 Requests = Annotated[int, Limits(low=1, high=MOST_REQUESTS, refusal=f"must be in 1..{MOST_REQUESTS}")]
 Scope = Annotated[
@@ -154,7 +155,7 @@ class Rights:
             scopes = set(token.scopes.split(",")) & {scope, "admin"}
             return token.principal == principal and bool(scopes) and token.revoked is None
         grant = self.grants.get(index) if type(index) is int else None
-        if grant is None or grant.principal != principal or grant.scope not in (scope, "admin"):
+        if grant is None or not is_for(grant.principal, principal) or grant.scope not in (scope, "admin"):
             return False
         on = (grant.kind, grant.name)
         covers = on in (("everything", ""), ("model", model), ("dataset", dataset))
@@ -163,11 +164,12 @@ class Rights:
 
     def may_promote(self, principal: str, model: str, time: str) -> bool:
         """Return whether a token or grant lets a principal promote versions of a model at `time`. A principal that no
-        token acts for and no grant names sits at the home, and holds its keys.
+        token acts for, no grant names and no provider vouches for sits at the home, and holds its keys.
         """
         tokens = (source.seq for source in self.tokens.values() if source.principal == principal)
-        sources = [*tokens, *(index for index, source in self.grants.items() if source.principal == principal)]
-        return not sources or any(self.holds(index, principal, "promote", time, model=model) for index in sources)
+        sources = [*tokens, *(index for index, source in self.grants.items() if is_for(source.principal, principal))]
+        at_home = not sources and not principal.startswith(PROVIDED)
+        return at_home or any(self.holds(index, principal, "promote", time, model=model) for index in sources)
 
     def judge_token_created(self, seq: int, form: TokenCreated) -> None:
         """Judge `token-created`: a secret that acts for a principal, and what it may do to everything."""
@@ -238,6 +240,15 @@ class Rights:
         if grant is None or grant.revoked is not None:
             raise LedgerInvalid(f"grant={number!r:.40}: no such grant stands before, or it was revoked")
         grant.revoked = seq
+
+
+def is_for(granted_to: str, principal: str) -> bool:
+    """Return whether a grant to one principal may be another's: it is the same, or a group of the provider who vouches
+    for that person. Who was in a group when, the provider knows, and no entry says.
+    """
+    provider, person, _ = principal.partition(" person ")
+    is_group = bool(person) and provider.startswith(PROVIDED) and granted_to.startswith(f"{provider} group ")
+    return granted_to == principal or is_group
 
 
 def check_principal(principal: str) -> str:

@@ -7,7 +7,7 @@ import os
 import sys
 from json import dumps as as_text
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,7 +15,7 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.system.files import PRIVATE, replace_file
 from serving.cli.backends.choice import AUTHORITY, LOGIN, TOKEN, WITNESSES, ServerAddress, config_folder
-from serving.cli.backends.server.connection import Connection
+from serving.cli.backends.server.connection import Connection, check_address, sign_in
 from serving.cli.backends.server.pins import key_names
 from serving.cli.terminal import Json, align_columns, note, show
 
@@ -28,6 +28,7 @@ def login(
     witnesses: Annotated[
         Path | None, typer.Option(help="Whose cosignatures its ledger must show, from now on: a C2SP tlog-policy.")
     ] = None,
+    sso: Annotated[bool, typer.Option("--sso", help="Sign in with the provider that the server names.")] = False,
     json: Json = False,
 ) -> None:
     """Ask a server from now on. The token is asked for without echo, or read from stdin, and kept for you alone.
@@ -38,16 +39,16 @@ def login(
     \b
     dpserve login https://dp.example.org
     dpserve login https://dp.example.org --trust trust.json < token.txt
+    dpserve login https://dp.example.org --sso
     """
     url, authority = url.rstrip("/"), os.environ.get(AUTHORITY)
     try:
         pinned = None if trust is None else PublicKeys.from_json(trust.read_bytes())
     except OSError as error:
         raise InputError(f"trust={trust}: cannot be read ({error.strerror})") from None
-    token = os.environ.get(TOKEN) or (getpass.getpass("Token: ") if sys.stdin.isatty() else sys.stdin.readline())
-    settings = {"url": url, "token": token.strip()} | (
-        {"authority": str(Path(authority).absolute())} if authority else {}
-    )
+    check_address(url)
+    settings: dict[str, Any] = {"url": url} | ({"authority": str(Path(authority).absolute())} if authority else {})
+    settings |= sign_in(url, authority, note) if sso else {"token": _token()}
     settings |= {"witnesses": str(witnesses.absolute())} if witnesses else {}
     policy = settings.get("witnesses") or os.environ.get(WITNESSES)
     connection = Connection(ServerAddress(url, settings["token"], authority, "dpserve login", policy), note)
@@ -58,6 +59,11 @@ def login(
     replace_file(folder / LOGIN, as_text(settings).encode(), PRIVATE)
     lines = [("server", url), *(("key", name) for name in key_names(keys)), ("kept in", folder / LOGIN)]
     show(json, {"url": url, "keys": key_names(keys), "file": str(folder / LOGIN)}, align_columns(lines))
+
+
+def _token() -> str:
+    typed = os.environ.get(TOKEN) or (getpass.getpass("Token: ") if sys.stdin.isatty() else sys.stdin.readline())
+    return typed.strip()
 
 
 def logout(json: Json = False) -> None:

@@ -14,11 +14,13 @@ from urllib.parse import quote
 from starlette.responses import RedirectResponse, Response
 from starlette.types import Scope
 
-from serving.process.tokens import PREFIX
+from serving.process.tokens import FORMS, PREFIX
 from serving.wire.errors import CrossSite
 
 COOKIE = "dpserve"
 LOGIN, LOGOUT, HOME = "/ui/login", "/ui/logout", "/ui"
+SIGN_ON, RETURN = "/ui/sso", "/ui/sso/back"  # to a provider who vouches for people, and from it
+SIGN_INS = frozenset({("POST", LOGIN), ("GET", RETURN)})
 SAFE = frozenset({"GET", "HEAD"})
 Headers = Iterable[tuple[bytes, bytes]]
 # A path of ours and nothing that a browser could read as another host, or that steers an answer's headers.
@@ -33,7 +35,7 @@ def cookie(headers: Headers) -> bytes | None:
     """Return the token in the session's cookie; None where it is missing, doubled or of another form."""
     pairs = [pair.strip().partition(b"=") for value in _values(headers, b"cookie") for pair in value.split(b";")]
     tokens = [value for name, _, value in pairs if name == COOKIE.encode()]
-    return tokens[0] if len(tokens) == 1 and tokens[0].startswith(PREFIX.encode()) else None
+    return tokens[0] if len(tokens) == 1 and tokens[0].startswith(FORMS) else None
 
 
 def check_same_origin(scope: Scope) -> None:
@@ -67,14 +69,18 @@ def is_page(scope: Scope) -> bool:
 
 
 def to_login(scope: Scope) -> Response:
-    """Redirect to the login, and from there back to where the browser wanted to go."""
+    """Redirect to the login, or to the provider whose token is over, and from there back to where the browser wanted to
+    go.
+    """
     query = scope.get("query_string", b"").decode("latin-1")
     wanted = local(scope["path"] + ("?" + query if query else ""))
-    return RedirectResponse(f"{LOGIN}?next={quote(wanted, safe='/')}", 303)
+    secret = cookie(scope["headers"]) or PREFIX.encode()
+    way = LOGIN if secret.startswith(PREFIX.encode()) else SIGN_ON
+    return RedirectResponse(f"{way}?next={quote(wanted, safe='/')}", 303)
 
 
 def local(path: str) -> str:
     """Return the path where it is one of our pages; the first page for any other, and for login and logout."""
-    if len(path) > 2000 or not _LOCAL.fullmatch(path) or path.startswith((LOGIN, LOGOUT)):
+    if len(path) > 2000 or not _LOCAL.fullmatch(path) or path.startswith((LOGIN, LOGOUT, SIGN_ON)):
         return HOME
     return path

@@ -304,8 +304,8 @@ class Doors:
         _check_head(scope)
         path = scope["path"]
         if not self._open.fullmatch(path):
-            self._authenticate(scope)
-        elif path == cookies.LOGIN and scope["method"] == "POST":
+            await self._authenticate(scope)
+        elif (scope["method"], path) in cookies.SIGN_INS:
             scope["dpserve.home"] = self.ours.state.serving.path
         if path in self.theirs:
             await self.app(scope, receive, send)
@@ -319,14 +319,14 @@ class Doors:
         response = await route.endpoint(Request(scope, receive, send))
         await response(scope, receive, send)
 
-    def _authenticate(self, scope: Scope) -> None:
+    async def _authenticate(self, scope: Scope) -> None:
         """Authenticate the request, check its origin where a cookie gave the token, and count it against the token's
         limits.
         """
         serving: ServingState = self.ours.state.serving
         home = scope["dpserve.home"] = serving.path  # NotReady while tokens cannot be relied upon
         secret, by_cookie = given_token(scope["headers"])
-        known_bearer = None if secret is None else serving.bearer(digest(secret))
+        known_bearer = None if secret is None else serving.bearer(digest(secret)) or await serving.admit(secret)
         if known_bearer is None:
             raise Unauthorized("Authorization: must be Bearer and a token that is good (dpserve token create)")
         token = scope["dpserve.token"] = known_bearer.token

@@ -24,11 +24,13 @@ from serving.pages import (
     profiles,
     schedules,
     service,
+    sso,
     tokens,
 )
 
 PAGES: tuple[Door, ...] = (
     *home.DOORS,
+    *sso.DOORS,
     *datasets.DOORS,
     *people.DOORS,
     *charges.DOORS,

@@ -27,6 +27,7 @@ from training.planning.job_views import jobs_to_json
 HTML = "text/html"
 REFUSED = {
     "1": "This token is not good here. It may have been revoked, or not all of it was copied.",
+    "sso": "The provider did not vouch for you, or this took more than ten minutes. Try once more, or ask an admin.",
     "link": "This link was used, or is older than a quarter of an hour. Sign in with the token, or start the server "
     "again for another link.",
 }
@@ -82,7 +83,10 @@ async def login(request: Request) -> Response:
     """Return the form that takes a token."""
     query = request.query_params
     problem = REFUSED.get(query.get("refused", ""), "")
-    return page(request, "login.html", next=local(query.get("next", "")), problem=problem, scopes=MAY)
+    by_provider = state(request).sign_on is not None
+    return page(
+        request, "login.html", next=local(query.get("next", "")), problem=problem, scopes=MAY, by_provider=by_provider
+    )
 
 
 def error_page(request: Request, response: Response) -> Response:

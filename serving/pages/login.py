@@ -30,8 +30,13 @@ async def login(request: Request) -> Response:
         return RedirectResponse(f"{LOGIN}?refused={'link' if code else 1}&next={quote(wanted, safe='/')}", 303)
     request.scope["dpserve.token"] = bearer.token
     response = RedirectResponse(wanted, 303)
-    response.set_cookie(COOKIE, secret, path="/", secure=_secure(request), httponly=True, samesite="strict")
+    begin_session(response, secret, _secure(request))
     return response
+
+
+def begin_session(response: Response, secret: str, secure: bool) -> None:
+    """Have the browser keep a token until it is closed. `secure`: it is sent over TLS alone."""
+    response.set_cookie(COOKIE, secret, path="/", secure=secure, httponly=True, samesite="strict")
 
 
 async def logout(request: Request) -> Response:

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -23,15 +24,19 @@ from serving.process.config.settings import ServerSettings
 from serving.process.config.startup import CERTIFICATE_END
 from serving.process.last_look import LastLook
 from serving.process.registry import Registry
-from serving.process.tokens import Bearer, Rights, rights
+from serving.process.tokens import PREFIX, Bearer, Rights, digest, rights
 from serving.process.watch.history import History
 from serving.process.watch.metrics import LATENESS, MISMATCHES
 from serving.process.workers.forks import WORKER_PARENT
 from serving.wire.errors import NotReady
 from serving.wire.work_time import LATE, OVERDUE
 
+if TYPE_CHECKING:
+    from serving.process.sso import SingleSignOn
+
 LOG = logging.getLogger("dpserve.serving")
 LOOK_SECONDS = 0.4
+ADMITTING = anyio.CapacityLimiter(4)  # threads that check tokens of a provider
 LOOKING = anyio.CapacityLimiter(1)  # a thread of its own: what it sees decides whether anybody is answered
 VERIFY_SECONDS = 0.2  # at a look: a model that was not verified by then is when it is asked for
 AWAY_SECONDS = 3.0  # without a look that came to its end: seven are begun in it
@@ -48,6 +53,7 @@ class ServingState:
         self.figures = JobFigures()
         self.history = History()
         self.stopping = False
+        self.sign_on = _sign_on(settings.sso)
         self._stopping = os.environ.get("DPSERVE_STOPPING", "")
         self.certificate_end = float(os.environ.get(CERTIFICATE_END) or 0)  # 0: it serves none
         self.root = int(os.environ.get(WORKER_PARENT) or os.getpid())  # `dpserve serve`, which began this one
@@ -193,9 +199,23 @@ class ServingState:
         if self.problem or self._rights is None:
             raise NotReady("dpserve is not ready; the server's log says why")
 
-    def bearer(self, digest: str) -> Bearer | None:
-        """Return the good token of this sha256, and what it may; None where there is none."""
-        return None if self._rights is None else self._rights.bearers.get(digest)
+    def bearer(self, name: str) -> Bearer | None:
+        """Return the good token of this sha256, and what it may; None where there is none, or a provider's was not
+        admitted lately.
+        """
+        if self._rights is None:
+            return None
+        known = self._rights.bearers.get(name)
+        return self.sign_on.bearer(name, self._rights) if known is None and self.sign_on is not None else known
+
+    async def admit(self, secret: bytes) -> Bearer | None:
+        """Return who bears a token of the provider, once it was checked; None for any other token. Unauthorized,
+        NotReady as `SingleSignOn.admit`.
+        """
+        if self.sign_on is None or secret.startswith(PREFIX.encode()):
+            return None
+        await anyio.to_thread.run_sync(self.sign_on.admit, secret, limiter=ADMITTING)
+        return self.bearer(digest(secret))
 
     async def watch(self) -> None:
         """Look again and again."""
@@ -217,3 +237,13 @@ class ServingState:
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
+
+
+def _sign_on(setting: str) -> SingleSignOn | None:
+    """Return what checks tokens of the provider; None where there is none, and nothing is loaded."""
+    if not setting:
+        return None
+    from serving.process.config.provider import Provider
+    from serving.process.sso import SingleSignOn
+
+    return SingleSignOn(Provider.of(setting))

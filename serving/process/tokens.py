@@ -6,8 +6,8 @@ import hashlib
 import secrets
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from accountant.access import grants, tokens
@@ -17,6 +17,7 @@ from accountant.home import Home
 from dpserve_verify.keys.trust import PublicKeys
 
 PREFIX = "dps_"
+FORMS = PREFIX.encode(), b"eyJ"  # how tokens begin: ours, and those of a provider (serving.process.sso)
 
 
 def digest(secret: str | bytes) -> str:
@@ -73,6 +74,7 @@ class Rights:
         head: size and root of the tree.
         until: when the next grant expires, as entries spell it; None: none will.
         families: finds the families of a dataset; those that were asked for are remembered.
+        granted: the grants that hold, by principal; none where another process looked.
     """
 
     bearers: dict[str, Bearer]
@@ -81,6 +83,7 @@ class Rights:
     head: tuple[int, bytes]
     until: str | None
     families: Families
+    granted: Mapping[str, Sequence[Grant]] = field(default_factory=dict)
 
     @property
     def lasts(self) -> bool:
@@ -116,13 +119,13 @@ def rights(home: Home, before: Rights | None = None) -> Rights:
         access = Access(token.principal, (*grants.of_token(token), *by_principal[token.principal]), families)
         bearers[token.digest] = Bearer(token, access)
     until = min((grant.expires for grant in sound_grants if grant.expires is not None), default=None)
-    return Rights(bearers, wrong + wrong_tokens, trust, head, until, families)
+    return Rights(bearers, wrong + wrong_tokens, trust, head, until, families, by_principal)
 
 
 def bearer(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
-    """Return the token of `Authorization: Bearer dps_...`; None where it is missing, doubled or of another form."""
+    """Return the token of `Authorization: Bearer ...`; None where it is missing, doubled or of another form."""
     values = [value for name, value in headers if name == b"authorization"]
     if len(values) != 1:
         return None
     scheme, _, token = values[0].partition(b" ")
-    return token.strip() if scheme.lower() == b"bearer" and token.strip().startswith(PREFIX.encode()) else None
+    return token.strip() if scheme.lower() == b"bearer" and token.strip().startswith(FORMS) else None

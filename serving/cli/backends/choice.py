@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from dpserve_verify.errors import InputError
 from dpserve_verify.system.user_folder import user_folder
@@ -38,6 +39,7 @@ class ServerAddress:
     authority: A file of certificates to trust in place of the system's.
     source: What named the server: a variable or `dpserve login`.
     witnesses: A file that says whose cosignatures its ledger must show.
+    session: How a new token is had where that is of single sign-on, as `dpserve.sso.Session` has it.
     """
 
     url: str
@@ -45,6 +47,7 @@ class ServerAddress:
     authority: str | None
     source: str
     witnesses: str | None = None
+    session: Mapping[str, str] | None = None
 
 
 def config_folder(environment: Mapping[str, str] = os.environ) -> Path:
@@ -69,10 +72,11 @@ def server_address(environment: Mapping[str, str] = os.environ) -> ServerAddress
         environment.get(AUTHORITY) or stored.get("authority"),
         URL if url else "dpserve login",
         environment.get(WITNESSES) or stored.get("witnesses"),
+        None if token else stored.get("session"),
     )
 
 
-def _read_login(environment: Mapping[str, str]) -> dict[str, str] | None:
+def _read_login(environment: Mapping[str, str]) -> dict[str, Any] | None:
     """Read what `dpserve login` wrote. It holds a token, so nobody else may be able to read it."""
     try:
         file = config_folder(environment) / LOGIN
@@ -83,7 +87,7 @@ def _read_login(environment: Mapping[str, str]) -> dict[str, str] | None:
             raise InputError(
                 f"{file}: must have none of the bits 077, for it holds a token; dpserve login makes it anew"
             )
-        login: dict[str, str] = json.loads(file.read_text("utf-8"))
+        login: dict[str, Any] = json.loads(file.read_text("utf-8"))
         if not isinstance(login, dict) or not isinstance(login.get("url"), str):
             raise ValueError("no login")
         return login

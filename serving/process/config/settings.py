@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, ValidationInfo, model_validator
+from pydantic import AfterValidator, BeforeValidator, ValidationInfo, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from accountant.home import Setting
@@ -77,6 +77,15 @@ def _absolute(value: Any, info: ValidationInfo) -> str:
     return str(value)
 
 
+def _provider(value: str) -> str:
+    """Return the provider of single sign-on as it was given; what reads it is loaded where there is one."""
+    if value:
+        from serving.process.config.provider import Provider
+
+        Provider.of(value)
+    return value
+
+
 Above0 = Annotated[int, _within(1, 2**53 - 1, "a whole number above 0")]
 
 
@@ -105,6 +114,7 @@ class ServerSettings(BaseSettings):
     trail_bytes: Above0 = 100_000_000
     trail_files: Above0 = 20
     upload_bytes: Annotated[int, _within(0, 1 << 40, "a whole number of bytes, at most 2^40; 0: no uploads")] = 2 << 30
+    sso: Annotated[str, AfterValidator(_provider)] = ""
     data_folders: Annotated[str, BeforeValidator(_absolute)] = ""
 
     @model_validator(mode="after")

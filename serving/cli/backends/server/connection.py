@@ -6,11 +6,13 @@ same.
 
 from __future__ import annotations
 
+import json
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from traceback import format_exception
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from accountant import errors
@@ -21,9 +23,13 @@ from dpserve.transport import strip_token
 from dpserve_verify import errors as verify_errors
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.system.files import PRIVATE, replace_file
 from serving.cli.backends.abstract import Body, Note, Progress
-from serving.cli.backends.choice import AUTHORITY, PLAIN, TOKEN, URL, ServerAddress
+from serving.cli.backends.choice import AUTHORITY, LOGIN, PLAIN, TOKEN, URL, ServerAddress, config_folder
 from serving.cli.backends.server.pins import Pins
+
+if TYPE_CHECKING:
+    from dpserve.sso import Session
 
 RETRIES = 3  # somebody sits and waits
 KINDS = [
@@ -75,15 +81,13 @@ class Connection:
             strip_token(address.token)
         except ValueError as error:
             raise InputError(f"{TOKEN}: {error}") from None
-        try:
-            trust = ssl.create_default_context(cafile=address.authority) if address.authority else True
-        except OSError as error:  # ssl's own among them
-            raise InputError(
-                f"{AUTHORITY}={address.authority}: cannot be read as certificates ({type(error).__name__})"
-            ) from None
+        trust = trusted(address.authority)
         plain = urlsplit(address.url).scheme == "http"  # which passes no proxy: it would read the token
+        with provider_errors(address.url):
+            auth = None if address.session is None else _session(address.session)
+            options: dict[str, Any] = {"trust_env": not plain, "verify": trust} | ({"auth": auth} if auth else {})
         try:
-            with Client(address.url, address.token, retries=RETRIES, trust_env=not plain, verify=trust) as service:
+            with Client(address.url, address.token, retries=RETRIES, **options) as service:
                 yield service
         except ServiceError as error:
             raise error_of_home(error, address) from None
@@ -99,6 +103,47 @@ class Connection:
         except KeyboardInterrupt:
             self.note(f"job {number} goes on at the server: dpserve job watch {number}; dpserve job cancel {number}")
             raise
+
+
+def trusted(authority: str | None) -> ssl.SSLContext | bool:
+    """Return what vouches for servers: a file of certificates, or the system. InputError where it cannot be read."""
+    try:
+        return ssl.create_default_context(cafile=authority) if authority else True
+    except OSError as error:  # ssl's own among them
+        raise InputError(f"{AUTHORITY}={authority}: cannot be read as certificates ({type(error).__name__})") from None
+
+
+@contextmanager
+def provider_errors(url: str) -> Iterator[None]:
+    """Raise what goes wrong with single sign-on as our own error: Forbidden where the provider refuses."""
+    try:
+        yield
+    except ServiceError as error:
+        kind = Forbidden if error.status in (401, 403) else DpserveError if error.status == 0 else InputError
+        raise kind(f"{url}: {error.message}; dpserve login {url} --sso") from None
+
+
+def sign_in(url: str, authority: str | None, say: Note) -> dict[str, Any]:
+    """Have the user sign in with the server's provider -> the token, and what renews it, as a login keeps them."""
+    from dpserve import sso
+
+    with provider_errors(url):
+        session = sso.sign_in(url, say, verify=trusted(authority)).to_json()
+    return {"token": session["token"], "session": session}
+
+
+def _session(stored: Mapping[str, str]) -> Session:
+    """Return the session of single sign-on that was stored, with a good token; a renewed one is stored."""
+    from dpserve.sso import Session
+
+    def keep(session: Session) -> None:
+        file = config_folder() / LOGIN
+        login = json.loads(file.read_bytes()) | {"token": session.token, "session": session.to_json()}
+        replace_file(file, json.dumps(login).encode(), PRIVATE)
+
+    session = Session(**stored, keep=keep)
+    session.good_token()
+    return session
 
 
 def refuse_by(by: str | None) -> None:

@@ -1,0 +1,460 @@
+"""Single sign-on, by a real provider: its tokens, forged and late ones, keys that roll, people who leave; in Chromium,
+by a command line, over REST.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import httpx
+import pytest
+from browser import chromium, new_page
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from joserfc import jwk
+from pages import blocks
+from small_home import ROOT, adult_home, dpserve, free_port, running, until
+
+from accountant.access import grants
+from accountant.access.grants import Grant
+from accountant.audit.audit import audit_home
+from accountant.ledger.families.records import Why
+from dpserve import ServiceError
+from dpserve.sso import sign_in
+from dpserve_verify.entries.access import GrantState, Rights
+from dpserve_verify.errors import InputError
+from serving.process import sso
+from serving.process.config.provider import Provider
+from serving.process.sso import SingleSignOn
+from serving.process.tokens import digest
+from serving.wire.errors import NotReady, Unauthorized
+
+pytestmark = pytest.mark.server
+PASSWORD = "correct horse battery"
+foreign_key = rsa.generate_private_key(65537, 2048)
+
+
+def kid(key):
+    return jwk.RSAKey.import_key(key).thumbprint()
+
+
+class Organization:
+    """The provider, its keys, and what its admin does."""
+
+    def __init__(self, folder):
+        self.folder, self.port = folder, free_port()
+        self.issuer, self.site = f"http://127.0.0.1:{self.port}/o", f"http://127.0.0.1:{free_port()}"
+        self.roll()
+        command = [sys.executable, ROOT / "tests" / "helpers" / "oidc_provider.py", str(self.port), str(folder)]
+        self.process = subprocess.Popen(command)
+        until(self.answers, "the provider answers")
+        self.client("dpserve", "confidential", "authorization-code", redirect_uris=f"{self.site}/ui/sso/back")
+        self.client("cli", "public", "urn:ietf:params:oauth:grant-type:device_code")
+        (folder / "secret").write_text("hush\n")
+        self.setting = re.search("DPSERVE_SSO='(.*)'", self.page("bash"))[1]
+
+    def page(self, language):
+        """Return the blocks of the page about single sign-on, with this organization's addresses."""
+        text = "".join(blocks("docs/access.md" if language == "bash" else "docs/reference/sso.md", language))
+        text = text.replace("https://idp.example.org/realms/ward", self.issuer)
+        return text.replace("https://dp.example.org", self.site).replace("/run/secrets/sso", f"{self.folder}/secret")
+
+    def commands(self, name):
+        """Return the words behind `dpserve` of the page's commands that begin so."""
+        return [shlex.split(line)[1:] for line in re.findall(rf"^dpserve {name} .*", self.page("bash"), re.M)]
+
+    def answers(self):
+        assert self.process.poll() is None
+        try:
+            return httpx.get(f"{self.issuer}/.well-known/openid-configuration").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def roll(self):
+        self.key = rsa.generate_private_key(65537, 2048)
+        pem = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        (self.folder / "key.pem").write_bytes(self.key.private_bytes(*pem))
+
+    def admin(self, **what):
+        httpx.post(f"http://127.0.0.1:{self.port}/admin/", json=what).raise_for_status()
+
+    def client(self, name, kind, grant, **more):
+        about = {"client_id": name, "client_secret": "hush", "client_type": kind, "authorization_grant_type": grant}
+        self.admin(client={**about, **more})
+
+    def person(self, name, *groups, active=True):
+        self.admin(user={"name": name, "groups": groups, "active": active})
+
+    def token(self, key=None, header=None, **claims):
+        """A token as the provider makes them, but for what is said."""
+        key, now = key or self.key, int(time.time())
+        about = {"iss": self.issuer, "aud": "dpserve", "sub": "1", "iat": now, "exp": now + 300, "groups": ["ward"]}
+        about = {name: value for name, value in (about | claims).items() if value is not None}
+        head = {"alg": "RS256", "kid": kid(key)} | (header or {})
+        start = b".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in (head, about))
+        way = hashes.SHA512() if head["alg"] == "RS512" else hashes.SHA256()
+        return start + b"." + base64.urlsafe_b64encode(key.sign(start, padding.PKCS1v15(), way)).rstrip(b"=")
+
+
+@pytest.fixture(scope="module")
+def organization(tmp_path_factory):
+    found = Organization(tmp_path_factory.mktemp("provider"))
+    try:
+        found.person("ana", "ward")
+        yield found
+    finally:
+        found.process.kill()
+        found.process.wait()
+
+
+@pytest.fixture
+def sign_on(organization):
+    return SingleSignOn(Provider.of(organization.setting))
+
+
+def test_a_good_token_is_a_person_and_their_groups(organization, sign_on):
+    person = sign_on.check(organization.token(groups=["ward", "lab", "ward"]))
+    assert person.principals == tuple(
+        f"sso:{organization.issuer} {who}" for who in ("person 1", "group ward", "group lab")
+    )
+
+
+def unsigned(organization, alg, signature=b""):
+    """Of algorithm none, or HS256 with the public key as its secret: written by hand, for no library writes it."""
+    public = organization.key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    head, body = {"alg": alg, "kid": kid(organization.key)}, organization.token()
+    start = base64.urlsafe_b64encode(json.dumps(head).encode()).rstrip(b"=") + b"." + body.split(b".")[1]
+    made = hmac.digest(public, start, "sha256") if alg == "HS256" else signature
+    return start + b"." + base64.urlsafe_b64encode(made).rstrip(b"=")
+
+
+def nested(organization, name):
+    """Deep JSON in the claims, or in the header."""
+    deep = b'{"alg":"RS256","x":' + b"[" * 3000 + b"]" * 3000 + b"}"
+    parts = organization.token().split(b".")
+    parts[name] = base64.urlsafe_b64encode(deep).rstrip(b"=")
+    return b".".join(parts)
+
+
+HOUR = 3600
+FORGED = {
+    "wrong key, its own kid": lambda o: o.token(foreign_key),
+    "wrong key, the kid of ours": lambda o: o.token(foreign_key, {"kid": kid(o.key)}),
+    "its key in the header": lambda o: o.token(foreign_key, {"jwk": jwk.RSAKey.generate_key().as_dict(private=False)}),
+    "wrong issuer": lambda o: o.token(iss=o.issuer + "/"),
+    "no issuer": lambda o: o.token(iss=None),
+    "wrong audience": lambda o: o.token(aud="another"),
+    "a part of the audience": lambda o: o.token(aud="dpserve-staging"),
+    "no audience": lambda o: o.token(aud=None),
+    "no audience in its list": lambda o: o.token(aud=["another", "dpserv"]),
+    "none": lambda o: unsigned(o, "none"),
+    "none, with a signature": lambda o: unsigned(o, "none", b"x" * 256),
+    "HS256 by the public key": lambda o: unsigned(o, "HS256"),
+    "another algorithm of the key": lambda o: o.token(header={"alg": "RS512"}),
+    "expired": lambda o: o.token(exp=int(time.time()) - 1),
+    "no end": lambda o: o.token(exp=None),
+    "an end that is a text": lambda o: o.token(exp="2099"),
+    "an end that is NaN": lambda o: o.token(exp=float("nan")),
+    "not yet valid": lambda o: o.token(nbf=int(time.time()) + 60),
+    "made in the future": lambda o: o.token(iat=int(time.time()) + 60),
+    "made too long ago": lambda o: o.token(iat=int(time.time()) - 601, exp=int(time.time()) + HOUR),
+    "no subject": lambda o: o.token(sub=None),
+    "a subject of two lines": lambda o: o.token(sub="1\n2"),
+    "a subject that is a number": lambda o: o.token(sub=1),
+    "a long subject": lambda o: o.token(sub="1" * 201),
+    "groups that are a text": lambda o: o.token(groups="ward"),
+    "groups that are numbers": lambda o: o.token(groups=[1]),
+    "of a logout": lambda o: o.token(events={"http://schemas.openid.net/event/backchannel-logout": {}}),
+    "of another type": lambda o: o.token(header={"typ": "logout+jwt"}),
+    "critical and unknown": lambda o: o.token(header={"crit": ["exp"], "exp": 1}),
+    "huge": lambda o: o.token(groups=["x" * 8000]),
+    "deep claims": lambda o: nested(o, 1),
+    "deep header": lambda o: nested(o, 0),
+    "cut": lambda o: o.token()[:-20],
+    "a byte too much": lambda o: o.token() + b"A",
+    "two parts": lambda o: o.token().rpartition(b".")[0],
+    "no JSON": lambda o: b"eyJ.eyJ.eyJ",
+    "not of ASCII": lambda o: o.token() + "é".encode(),
+}
+
+
+@pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
+def test_a_forged_or_late_token_is_nobody(organization, sign_on, forge):
+    sign_on.check(organization.token())  # the provider answers, and this one is good
+    with pytest.raises(Unauthorized) as refused:
+        sign_on.check(forge(organization))
+    assert refused.value.message == "Authorization: this token of the provider is not good here, or not any more"
+
+
+@pytest.mark.parametrize("nonce", ["another", ""])
+def test_an_answer_to_another_sign_in_is_refused(organization, sign_on, nonce):
+    assert sign_on.check(organization.token(nonce="mine"), "mine").principals
+    for claims in ({"nonce": nonce}, {"nonce": None}, {"nonce": "mine", "azp": "another"}):
+        with pytest.raises(Unauthorized):
+            sign_on.check(organization.token(**claims), "mine")
+
+
+def test_keys_roll_and_what_a_removed_key_signed_is_over(organization, sign_on, monkeypatch):
+    old, rights = organization.token(), SimpleNamespace(granted={}, families=None)
+    sign_on.admit(old)
+    assert sign_on.bearer(digest(old), rights) is not None
+    monkeypatch.setattr(sso, "PAUSE_SECONDS", 0)
+    organization.roll()
+    new = organization.token()
+    sign_on.admit(new)  # of a key that was never seen: it is asked for
+    assert sign_on.bearer(digest(new), rights) is not None
+    assert sign_on.bearer(digest(old), rights) is None  # though it was checked seconds ago
+    with pytest.raises(Unauthorized):
+        sign_on.admit(old)
+
+
+def test_unknown_keys_do_not_flood_the_provider(organization, sign_on, monkeypatch):
+    asked, ask = [], sign_on._ask_keys
+    monkeypatch.setattr(sign_on, "_ask_keys", lambda: asked.append(ask()))
+    for _ in range(50):
+        with pytest.raises(Unauthorized):
+            sign_on.check(organization.token(foreign_key))
+    assert len(asked) == 1
+
+
+def test_a_provider_that_is_away_vouches_by_keys_of_ten_minutes(organization, sign_on, monkeypatch):
+    monkeypatch.setattr(sso, "PAUSE_SECONDS", 0)
+    away = organization.folder / "away"
+    away.touch()
+    try:
+        with pytest.raises(NotReady):
+            sign_on.check(organization.token())
+        away.unlink()
+        sign_on.check(organization.token())
+        away.touch()
+        sign_on._seen -= sso.AWAY_SECONDS - 30
+        sign_on.check(organization.token())
+        with pytest.raises(Unauthorized):
+            sign_on.check(organization.token(foreign_key))
+        sign_on._seen -= 60
+        with pytest.raises(NotReady):
+            sign_on.check(organization.token())
+    finally:
+        away.unlink(missing_ok=True)
+
+
+GOOD = "https://a?client=x&url=https://b"
+MORE = (
+    "&seconds=59",
+    "&seconds=3601",
+    "&seconds=x",
+    "&algorithm=none",
+    "&algorithm=HS256",
+    "&more=1",
+    "&client=y",
+    "/c",
+    "#c",
+)
+WRONG = [
+    "",
+    "?client=x",
+    "https://a",
+    "https://a?client=x",
+    "https://a?url=https://b",
+    "https://a?client=&url=https://b",
+]
+WRONG += [GOOD.replace("//a", f"//{host}") for host in ("u:p@a", "a b", "a" * 160)] + [GOOD + more for more in MORE]
+WRONG += [GOOD.replace("https", "http", 1), GOOD.replace("https", "ftp", 1), "https://a?client=x&url=http://b"]
+
+
+@pytest.mark.parametrize("setting", WRONG)
+def test_a_setting_that_means_nothing_is_refused_at_the_start(setting):
+    assert Provider.of(GOOD).audiences == ["x"]
+    with pytest.raises(InputError, match="DPSERVE_SSO"):
+        Provider.of(setting)
+
+
+def test_an_auditor_takes_a_person_for_nobody_who_holds_keys():
+    rights, now = Rights(), "2026-11-29T00:00:00Z"
+    assert rights.may_promote("cli:op", "m", now)
+    assert not rights.may_promote("sso:https://a person 1", "m", now)
+    rights.grants[3] = GrantState("sso:https://a group lab", "promote", "everything", "", None)
+    assert rights.may_promote("sso:https://a person 1", "m", now)
+    others = ("sso:https://b person 1", "sso:https://a/b person 1", "sso:https://a group ward", "sso:https://a", "sso:")
+    assert not any(rights.may_promote(other, "m", now) for other in others)
+    rights.grants[3].revoked = 4
+    assert not rights.may_promote("sso:https://a person 1", "m", now)
+
+
+# With a server
+
+
+@pytest.fixture(scope="module")
+def server(organization, tmp_path_factory):
+    home = adult_home(tmp_path_factory.mktemp("sso"), 3)
+    port = int(organization.site.rpartition(":")[2])
+    command = [sys.executable, "-m", "serving.cli", "serve", "--port", str(port), "--workers", "2"]
+    with running(home.path, command, port, ROOT, DPSERVE_SSO=organization.setting, DPSERVE_JOB_WORKERS="0") as found:
+        assert [dpserve(home.path, *words).returncode for words in organization.commands("grant")] == [0]
+        grants.add(home.ledger, [Grant(f"sso:{organization.issuer} group lab", "promote")], "cli:op")
+        yield found
+
+
+def ask(server, token, method="GET", path="/v1/datasets/adult", **more):
+    return server.ask(method, path, scope=None, headers={"Authorization": f"Bearer {token.decode()}"}, **more)
+
+
+def test_rest_takes_tokens_of_the_provider_by_groups_and_an_auditor_follows(organization, server):
+    until(lambda: ask(server, organization.token()).status_code == 200, "the grant is known")
+    assert ask(server, organization.token(groups=["lab"])).status_code == 403
+    assert ask(server, organization.token(groups=None)).status_code == 403
+    assert ask(server, organization.token(foreign_key)).status_code == 401
+    assert ask(server, organization.token(exp=int(time.time()) - 1)).status_code == 401
+    job = {"dataset": "adult", "epsilon": "0.1", "idempotency_key": "of ana"}
+    asked = ask(server, organization.token(), "POST", "/v1/jobs", json=job)
+    assert asked.status_code == 202
+    person = f"sso:{organization.issuer} person 1"
+    assert server.home.ledger.job(asked.json()["job"]).by == person
+    another = ask(server, organization.token(sub="2"), "POST", "/v1/jobs", json={**job, "idempotency_key": "of bo"})
+    assert another.json()["error"]["code"] == "forbidden"  # the name is another person's
+    champion = {**job, "idempotency_key": "at once", "promote": True}
+    assert ask(server, organization.token(), "POST", "/v1/jobs", json=champion).status_code == 403
+    assert ask(server, organization.token(groups=["ward", "lab"]), "POST", "/v1/jobs", json=champion).status_code == 202
+    rule = {"name": "weekly", "every": "week", "job": {"dataset": "adult", "epsilon": "0.1"}}
+    assert ask(server, organization.token(), "POST", "/v1/schedules", json=rule).status_code in (403, 400)
+    assert audit_home(server.home).problems == ()
+
+
+def test_who_leaves_has_nothing_when_the_token_ends_or_the_grant_does(organization, server):
+    """A token that was checked is looked at no more for a minute, but for its end and its grants."""
+    group = f"sso:{organization.issuer} group guests"
+    (grant,) = grants.add(server.home.ledger, [Grant(group, "train", "dataset", "adult")], "cli:op")
+    end = int(time.time()) + 8
+    short, long = organization.token(groups=["guests"], exp=end), organization.token(groups=["guests"])
+    until(lambda: ask(server, short).status_code == 200, "the grant is known")
+    until(lambda: ask(server, short).status_code == 401, "it is over", 20)
+    assert end <= time.time() < end + 10
+    assert ask(server, long).status_code == 200
+    grants.revoke(server.home.ledger, grant.index, Why("cli:op", "guests left"))
+    until(lambda: ask(server, long).status_code == 403, "the end of a grant is known", 10)
+
+
+def sign_in_there(page, name="ana"):
+    page.get_by_label("Username").fill(name)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+
+
+def test_pages_by_chromium(organization, server):
+    organization.person("ana", "ward")
+    with chromium() as browser:
+        page = new_page(browser, server)
+        back = []
+        page.on("request", lambda asked: back.append(asked.url) if "/ui/sso/back" in asked.url else None)
+        page.goto("/ui/login?next=/ui/datasets/adult")
+        page.get_by_role("link", name="Sign in with your organization").click()
+        page.get_by_label("Username").wait_for()
+        (attempt,) = [each for each in page.context.cookies() if each["name"] == "dpserve-sso"]
+        sign_in_there(page)
+        page.wait_for_url("**/ui/datasets/adult")
+        assert page.locator(".who .name").inner_text() == f"sso:{organization.issuer} person 1"
+        (session,) = [each for each in page.context.cookies() if each["name"] == "dpserve"]
+        assert (session["httpOnly"], session["sameSite"], attempt["httpOnly"]) == (True, "Strict", True)
+        assert "dpserve-sso" not in {each["name"] for each in page.context.cookies()}
+
+        # Shown again, by who has the address alone and by who has the cookie too; with another state.
+        (url,) = back
+        for cookies in ({}, {"dpserve-sso": attempt["value"]}):
+            for asked in (url, url.replace("state=", "state=x"), url.partition("?")[0], url + "&iss=https://evil.test"):
+                answer = httpx.get(asked, cookies=cookies)
+                assert (answer.status_code, answer.headers["location"]) == (303, "/ui/login?refused=sso")
+                assert "dpserve=" not in answer.headers.get("set-cookie", "")
+
+        # The token ends: the page asks the provider, who knows.
+        organization.person("ana")
+        over = organization.token(exp=int(time.time()) - 1).decode()
+        page.context.add_cookies([{**session, "value": over}])
+        page.goto("/ui/datasets/adult")
+        page.wait_for_url("**/ui/datasets/adult")
+        assert page.get_by_role("heading", name="Not with this token").is_visible()
+        organization.person("ana", "ward", active=False)
+        page.context.add_cookies([{**session, "value": over}])
+        page.goto("/ui/datasets/adult")
+        page.get_by_label("Username").wait_for()  # at the provider, who lets her in no more
+        sign_in_there(page)
+        assert page.get_by_label("Username").is_visible()
+
+
+COMMAND = [sys.executable, "-m", "serving.cli"]
+
+
+def started(command, folder):
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(folder), "PYTHONPATH": str(ROOT)}
+    environment = {name: value for name, value in environment.items() if not name.startswith("DPSERVE_")}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment, cwd=folder, **pipes)
+
+
+def approve(page, said, sign_in=lambda page: None):
+    """At the provider, in a browser, as the words say that a command line shows."""
+    address, code = re.search(r"at (\S+) with the code (\S+)", said).groups()
+    page.goto(address)
+    sign_in(page)
+    page.locator("[name=user_code]").fill(code)
+    page.locator("[type=submit]").click()
+    page.locator("[value=accept]").click()
+    page.wait_for_url("**/device-grant-status/**")
+
+
+def run(folder, *arguments):
+    process = started([*COMMAND, *arguments], folder)
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def test_a_command_line_by_the_device_flow(organization, server, tmp_path):
+    organization.person("ana", "ward")
+    login = started([*COMMAND, *organization.commands("login")[0]], tmp_path)
+    program = started([sys.executable, "-u", "-c", organization.page("python")], tmp_path)
+    with chromium() as browser:
+        page = new_page(browser, server)
+        approve(page, login.stderr.readline(), sign_in_there)
+        approve(page, program.stdout.readline())
+    out, err = login.communicate(timeout=120)
+    assert login.returncode == 0, err
+    out, err = program.communicate(timeout=120)
+    assert "name='adult'" in out, err
+    file = tmp_path / "dpserve" / "login.json"
+    assert file.stat().st_mode & 0o077 == 0
+    (listing,) = organization.commands("dataset")
+    code, out, err = run(tmp_path, *listing)
+    assert (code, "adult" in out) == (0, True), err
+
+    def over():
+        kept = json.loads(file.read_text())
+        kept["token"] = kept["session"]["token"] = organization.token(aud="cli", exp=int(time.time()) - 1).decode()
+        file.write_text(json.dumps(kept))
+        return kept
+
+    before = over()
+    assert run(tmp_path, "dataset", "list")[0] == 0  # renewed
+    assert json.loads(file.read_text())["session"]["token"] != before["session"]["token"]
+    organization.person("ana", "ward", active=False)
+    over()
+    code, out, err = run(tmp_path, "dataset", "list")
+    assert (code, "--sso" in err) == (3, True), err
+
+
+def test_a_server_without_single_sign_on_loads_nothing_of_it():
+    with pytest.raises(ServiceError):
+        sign_in("http://127.0.0.1:9", print)
+    loaded = (
+        "import serving.app, sys; print([m for m in sys.modules if m.startswith(('authlib', 'joserfc', 'httpx2'))])"
+    )
+    assert subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, cwd=ROOT).stdout == "[]\n"
