@@ -279,7 +279,7 @@ local/turns: dpserve_verify(. formats system) accountant(. home ledger noise) mo
 serving: accountant(access system) training(datasets/drafts learners) serving(http operations pages pages/parts
     process process/config process/watch process/workers rest wire)
 serving/cli: dpserve_verify(. audit certificates formats keys log privacy system) accountant(. access audit
-    certificates home keys ledger ledger/families log store system) models(answers parts profile store worth)
+    certificates home keys ledger ledger/families log store system) models(answers explain parts profile store worth)
     training(datasets/drafts jobs learners planning requests) serving(cli/backends cli/backends/home
     cli/backends/server . operations pages/parts process process/config process/watch process/workers wire)
 serving/cli/backends: dpserve_verify(. system) accountant(access system)
@@ -294,7 +294,7 @@ serving/cli/data: dpserve_verify(. audit certificates formats keys privacy) acco
     models(answers profile) training(datasets datasets/drafts datasets/growing jobs learners measuring/profile requests
     rows/schema rows/tables) serving(cli cli/backends operations wire)
 serving/cli/released: dpserve_verify(. certificates keys system) accountant(. system) models(edit explain features forms
-    store worth) serving(cli operations)
+    programs store worth) serving(cli operations)
 serving/http: dpserve_verify(. formats) accountant(. access home ledger/families system) training(planning)
     serving(process process/config process/watch wire)
 serving/operations: dpserve_verify(. certificates entries privacy) accountant(. access audit home ledger

@@ -102,7 +102,7 @@ READERS = {"categorical": _texts, "date": _days, "datetime": _seconds, "time": _
 
 def mlflow_files(ensemble: Released, bundle: Mapping[str, bytes], certificate: Mapping[str, str]) -> dict[str, bytes]:
     """Return the files of the folder, by their paths in it. `bundle`: the files of the model; `certificate`: texts that
-    stand in the metadata, the sha256 of the model as `model`.
+    stand in the metadata, among them `sha256`, of the model.
     """
     columns = [{"name": each.name, "type": TYPES[each.kind], "required": False} for each in ensemble.features]
     about = {
@@ -117,7 +117,7 @@ def mlflow_files(ensemble: Released, bundle: Mapping[str, bytes], certificate: M
         },
         "metadata": {"dpserve": dict(certificate)},
         "mlflow_version": "2.9.0",
-        "model_uuid": certificate["model"][:32],
+        "model_uuid": certificate["sha256"][:32],
         "signature": {
             "inputs": json.dumps(columns),
             "outputs": json.dumps(_outputs(ensemble)),

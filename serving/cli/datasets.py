@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import blocks_words, left_words, windows_words
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import exact_decimal, percent_words, short_delta
+from models.explain.croissant import croissant_of
 from serving.cli.backend import backend
 from serving.cli.backends.user import require_access, this_user
 from serving.cli.complete import Name
@@ -24,6 +26,7 @@ from serving.cli.terminal import (
     Limit,
     Verbose,
     align_columns,
+    check_out,
     note,
     note_more,
     show,
@@ -159,14 +162,25 @@ def list_datasets(
     return note_more(families["next"])
 
 
-def show_dataset(name: Name, verbose: Verbose = False, json: Json = False) -> None:
+def show_dataset(
+    name: Name,
+    croissant: Annotated[
+        Path | None, typer.Option(help="Write what its schema says as Croissant metadata (.json), for a catalogue.")
+    ] = None,
+    verbose: Verbose = False,
+    json: Json = False,
+) -> None:
     """Show a dataset: its budget, and what is used of it; with --verbose, how many jobs of each learner still fit.
 
     \b
     dpserve dataset show adult
+    dpserve dataset show adult --croissant adult.croissant.json
     """
+    check_out(croissant, (".json",))
     with show_busy("pricing a job of each learner"):
         body = backend().ask(datasets.show_dataset, name=name)
+    if croissant is not None:
+        croissant.write_text(f"{dumps(croissant_of(body), indent=2)}\n", encoding="utf-8")
     show(json, body, dataset_text(body, verbose))
 
 

@@ -1,5 +1,6 @@
 """A model exported as MLflow's answers as its graph does, where MLflow loads it and where `mlflow models serve` does:
-`make mlflow-test`.
+`make mlflow-test`. What catalogues read is
+read by their own libraries there too.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ import yaml
 from additive_models import BARE, FEATURES, NUMBER
 from every_form import MODELS
 
+from models.explain.croissant import croissant_of
 from models.features.features import DateFeature, MomentFeature, TimeFeature
 from models.forms.additive import AdditiveEnsemble
 from models.onnx.export import to_onnx
 from models.onnx.runtime import OnnxModel
+from models.programs.hub_card import hub_card
 from models.programs.mlflow_folder import mlflow_files
 from models.store.bundle import write_folder
 
@@ -68,7 +71,7 @@ def exported(ensemble, folder):
     envelope = json.dumps({"payload": b64encode(statement).decode()}).encode()
     numbers = json.dumps(ensemble.to_json()).encode()
     bundle = {"model.onnx": graph, "model.onnx.dsse.json": envelope, "ensemble.json": numbers}
-    write_folder(folder, mlflow_files(ensemble, bundle, {"model": sha256(graph).hexdigest(), "promise": "(1, 0)"}))
+    write_folder(folder, mlflow_files(ensemble, bundle, {"sha256": sha256(graph).hexdigest(), "promise": "(1, 0)"}))
     return graph
 
 
@@ -167,3 +170,62 @@ def test_signature_says_what_the_model_reads_and_answers(tmp_path):
     outputs = {each["name"]: each["type"] for each in json.loads(about["signature"]["outputs"])}
     assert outputs == {"label": "string", "p_no": "float", "p_yes": "float"}
     assert (tmp_path / "model" / "dpserve" / "model.onnx").read_bytes() == graph
+
+
+# Catalogues
+
+
+COLUMNS = [
+    {"name": "who", "role": "names the person", "type": "text"},
+    {"name": "income", "role": "target", "type": "categorical", "values": [str(at) for at in range(60)]},
+    {"name": 'age "x" /é', "role": "feature", "type": "numeric", "range": ["0", "100"]},
+    *({"name": kind, "role": "feature", "type": kind} for kind in ("boolean", "date", "datetime", "time")),
+]
+READ = """
+import json, sys
+import mlcroissant
+metadata = mlcroissant.Dataset(jsonld=sys.argv[1]).metadata
+fields = {each.name: str(each.data_types[0]) for each in metadata.record_sets[0].fields}
+print(json.dumps({"name": metadata.name, "fields": fields, "errors": list(metadata.ctx.issues.errors)}))
+"""
+READ_CARD = """
+import json, sys
+from huggingface_hub import ModelCard
+print(json.dumps(ModelCard(open(sys.argv[1], encoding="utf-8").read()).data.to_dict()))
+"""
+
+
+def run_in(python, code, path):
+    done = subprocess.run([python, "-W", "ignore", "-c", code, path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.mlflow
+def test_mlcroissant_reads_the_dataset(python, tmp_path):
+    body = croissant_of({"name": "adult", "unit": "record", "columns": COLUMNS})
+    (tmp_path / "adult.json").write_text(json.dumps(body))
+    found = run_in(python, READ, tmp_path / "adult.json")
+    assert (found["name"], found["errors"]) == ("adult", [])
+    schema = "https://schema.org/"
+    kinds = ("Text", "Text", "Float", "Boolean", "Date", "DateTime", "Time")
+    assert found["fields"] == {each["name"]: schema + kind for each, kind in zip(COLUMNS, kinds, strict=True)}
+
+
+@pytest.mark.mlflow
+@pytest.mark.parametrize("kind", ["two", "number"])
+def test_hugging_face_reads_the_card(python, tmp_path, kind):
+    about = {"sha256": "ab" * 32, "promise": "(1, 1e-5)-differential privacy: of\n--- one"}
+    (tmp_path / "README.md").write_text(hub_card(KINDS[kind], "# A card\n", about), "utf-8")
+    found = run_in(python, READ_CARD, tmp_path / "README.md")
+    assert found["pipeline_tag"] == {"two": "tabular-classification", "number": "tabular-regression"}[kind]
+    assert found["dpserve"] == about
+
+
+def test_a_catalogue_is_told_the_schema_alone():
+    """What else the dataset says of itself changes nothing: counts, digests, budgets, places."""
+    more = {"records": 32561, "sha256": "ff" * 32, "path": "/data/rows.parquet", "budget": {"left": 1}}
+    about = {"name": "adult", "unit": "record", "columns": COLUMNS}
+    assert croissant_of(about | more) == croissant_of(about)
+    (file,) = croissant_of(about)["distribution"]
+    assert not {"sha256", "md5", "contentSize"} & file.keys()

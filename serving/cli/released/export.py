@@ -17,6 +17,7 @@ from dpserve_verify.certificates.certificate import digest
 from dpserve_verify.errors import InputError
 from dpserve_verify.keys.dsse import parse
 from dpserve_verify.system.files import PUBLIC, write_new
+from models.programs.hub_card import hub_card
 from models.store.bundle import files_of, write_bundle, write_folder
 from serving.cli.backend import backend
 from serving.cli.certificates import card_with
@@ -43,13 +44,14 @@ class Form(StrEnum):
     python = "python"
     c = "c"
     mlflow = "mlflow"
+    huggingface = "huggingface"
 
 
 def export(
     name: Model,
     out: Annotated[Path, typer.Option(help="A new folder; of --as sql, python or c a new file.")],
     form: Annotated[
-        Form, typer.Option("--as", help="Its files, one program that answers as they do, or a folder of MLflow.")
+        Form, typer.Option("--as", help="Its files, one program that answers as they do, or a folder of a hub.")
     ] = Form.bundle,
     keep: Annotated[
         list[str] | None, typer.Option(help="With --as sql: a column to give before the answers, such as an id.")
@@ -71,6 +73,7 @@ def export(
     dpserve model export adult --as python --out adult.py
     dpserve model export adult --as c --out adult.c
     dpserve model export adult --as mlflow --out adult-mlflow
+    dpserve model export adult --as huggingface --out adult-hub
     """
     if form is not Form.bundle and (witnessed or portable):
         raise InputError("witnessed, portable: go with the files of a model, not with --as")
@@ -80,8 +83,8 @@ def export(
     opened = bundles.open(name)
     opened.verified.runtime  # noqa: B018 - ModelInvalid: no model travels that does not open
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
-    if form is Form.bundle:
-        files = _write_files(bundles, opened, out, witnessed, portable)
+    if form in (Form.bundle, Form.huggingface):
+        files = _write_files(bundles, opened, out, witnessed, portable, form is Form.huggingface)
     elif form is Form.mlflow:
         files = _write_mlflow(opened.verified, opened.reference, out)
     else:
@@ -90,12 +93,17 @@ def export(
     show(json, body, f"{body['model']} written to {out}")
 
 
-def _write_files(bundles: Bundles, opened: OpenedModel, out: Path, witnessed: bool, portable: bool) -> list[str]:
+def _write_files(
+    bundles: Bundles, opened: OpenedModel, out: Path, witnessed: bool, portable: bool, for_hub: bool
+) -> list[str]:
     """Write the folder that a certificate signs, with what is asked for besides. Return the names of its files."""
     bundle = bundles.with_witnessed_proof(opened) if witnessed else opened.verified.travelling
     more = portable_form.portable_files(opened.verified.ensemble, bundle.onnx) if portable else {}
     signed = bundles.signed_statements(opened)
     card = card_with(bundle.card, [envelope for _, envelope, _ in signed])
+    if for_hub:
+        about = {"model": opened.reference, **_stated(opened.verified)}
+        more["README.md"] = hub_card(opened.verified.ensemble, card.decode(), about).encode()
     write_bundle(out.absolute(), replace(bundle, card=card))
     for job, envelope, proof in signed:
         more |= {f"worth-{job}.dsse.json": envelope, f"worth-{job}.tlog-proof": proof}
@@ -109,7 +117,7 @@ def _write_program(verified: VerifiedModel, reference: str, out: Path, form: For
     stated = _stated(verified)
     head = (
         f"{reference}, written by dpserve as {form}: it answers as model.onnx does, which its certificate vouches for.",
-        f"model.onnx: sha256 {stated['model']}",
+        f"model.onnx: sha256 {stated['sha256']}",
         f"certificate: sha256 {stated['statement']}, entry {stated['entry']} of the ledger",
         stated["promise"],
     )
@@ -126,7 +134,7 @@ def _stated(verified: VerifiedModel) -> dict[str, str]:
     """Return what an export says of the certificate: the sha256 of model and statement, its entry, its promise."""
     certificate = verified.certificate
     return {
-        "model": certificate.sha256,
+        "sha256": certificate.sha256,
         "statement": digest(parse(verified.travelling.envelope).payload),
         "entry": str(certificate.issued),
         "promise": " ".join(certificate.line.split()),
@@ -135,7 +143,7 @@ def _stated(verified: VerifiedModel) -> dict[str, str]:
 
 def _write_mlflow(verified: VerifiedModel, reference: str, out: Path) -> list[str]:
     """Write a new folder that MLflow loads, whole or not at all. Return the names of its files."""
-    stated = {"reference": reference, **_stated(verified)}
+    stated = {"model": reference, **_stated(verified)}
     files = mlflow_folder.mlflow_files(verified.ensemble, files_of(verified.travelling), stated)
     write_folder(out.absolute(), files)
     return [*files]

@@ -15,6 +15,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 import warm
+import yaml
 from ledgers import ROOT
 from pages import blocks
 from small_home import write_files
@@ -130,3 +131,21 @@ def test_the_folder_of_mlflow_verifies(home, said, tmp_path):
     assert said("verify", str(tmp_path / out / "dpserve"))[1]["ok"] is True
     code, body = said(*words, str(tmp_path / out))
     assert (code, body["error"]["code"]) == (2, "name_taken")
+
+
+def test_the_commands_for_catalogues(home, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for command in "".join(blocks("docs/reference/serving.md", "sh", "In catalogues")).splitlines():
+        assert said(*shlex.split(command)[1:])[0] == 0
+    _, head, card = (tmp_path / "adult-hub" / "README.md").read_text().split("---\n", 2)
+    head = yaml.safe_load(head)
+    assert (head["pipeline_tag"], head["dpserve"]["model"]) == ("tabular-classification", "adult@1")
+    assert head["dpserve"]["promise"].startswith("(1, 1e-5)-differential privacy")
+    assert card.strip() == (tmp_path / "adult-hub" / "card.md").read_text().strip()
+    assert said("verify", "adult-hub")[1]["ok"] is True
+    told = json.loads((tmp_path / "adult.croissant.json").read_text())
+    fields = {each["name"]: each["description"] for each in told["recordSet"][0]["field"]}
+    assert len(fields) == 15
+    assert fields["income"] == "target; one of: <=50K, >50K"
+    assert fields["age"] == "feature; from 17 to 90"
+    assert said("dataset", "show", "adult", "--croissant", "x.txt")[0] == 2
