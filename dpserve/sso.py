@@ -24,7 +24,7 @@ from dpserve.transport import strip_token
 
 DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
 DEVICE_ENDPOINT = "device_authorization_endpoint"
-METADATA = "/.well-known/oauth-protected-resource"
+PROVIDER = "/ui/sso/provider"
 RENEW_SECONDS = 30.0  # before its end a token is renewed
 FIRST_WAIT = 5.0  # between two questions whether somebody signed in; a provider may say another
 MOST_SECONDS = 900.0  # for which somebody may take their time
@@ -93,7 +93,7 @@ def sign_in(url: str, say: Say, **options: Any) -> Session:
         ServiceError: The service has no single sign-on, or somebody does not answer.
     """
     with httpx.Client(timeout=TIMEOUT, **options) as http:
-        about = _get(http, url.rstrip("/") + METADATA)
+        about = _get(http, url.rstrip("/") + PROVIDER)
         issuer, client = _safe(about["authorization_servers"][0]), str(about["client_id"])
         facts = _get(http, issuer.rstrip("/") + "/.well-known/openid-configuration")
     if facts.get("issuer") != issuer or DEVICE_ENDPOINT not in facts:

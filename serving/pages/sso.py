@@ -75,15 +75,14 @@ async def finish(request: Request) -> Response:
 
 
 async def describe(request: Request) -> Response:
-    """Say which provider vouches for people here (RFC 9728), and as which client a command line asks it."""
+    """Say, as RFC 9728 does, which provider vouches for people here, and as which client a command line asks it."""
     provider = _sign_on(request).provider
     about = {"resource": provider.url, "authorization_servers": [provider.issuer]}
     return json_response({**about, "client_id": provider.device or provider.client, "scopes_supported": ["openid"]})
 
 
-METADATA = "/.well-known/oauth-protected-resource"
 DOORS = (
     Door("GET", SIGN_ON, (), begin, "Sign in with the provider", 303, media=HTML, hidden=True),
     Door("GET", RETURN, (), finish, "Back from the provider", media=HTML, hidden=True),
-    Door("GET", METADATA, (), describe, "Who vouches for people here", hidden=True),
+    Door("GET", f"{SIGN_ON}/provider", (), describe, "Who vouches for people here", hidden=True),
 )

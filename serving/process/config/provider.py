@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Self
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
@@ -46,26 +47,35 @@ class Provider:
     def of(cls, text: str) -> Self:
         """Read the setting. InputError, which names what is wrong with it, where it is none."""
         try:
+            return cls._of(text)
+        except InputError as error:
+            raise InputError(f"{VARIABLE}={text[:60]!r}: {error.message}") from None
+
+    @classmethod
+    def _of(cls, text: str) -> Self:
+        try:
             parts = urlsplit(text)
             pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=True, max_num_fields=9)
         except ValueError:
-            raise _wrong(
+            raise InputError(
                 "must be the provider's address, and ?client=ID&url=ADDRESS of this server behind it"
             ) from None
         said = dict(pairs)
         known = {"client", "url", "device", "audience", "secret", "groups", "algorithm", "seconds"}
         if len(said) != len(pairs) or not said.keys() <= known or not all(said.values()):
-            raise _wrong(f"each of {sorted(known)} may stand once in it, with a value")
+            raise InputError(f"each of {sorted(known)} may stand once in it, with a value")
         issuer, url = urlunsplit((*parts[:3], "", parts.fragment)), said.pop("url", "").rstrip("/")
         check_address("issuer", issuer)
         check_address("url", url)
         if urlsplit(url).path or "client" not in said:
-            raise _wrong("client must be the id that the provider gave, and url an address without a path")
+            raise InputError("client must be the id that the provider gave, and url an address without a path")
         seconds = whole_number(said.pop("seconds", str(SECONDS)), MOST_SECONDS)
         if seconds is None or seconds < LEAST_SECONDS:
-            raise _wrong(f"seconds must be a whole number, {LEAST_SECONDS} to {MOST_SECONDS}")
+            raise InputError(f"seconds must be a whole number, {LEAST_SECONDS} to {MOST_SECONDS}")
         if said.get("algorithm", "RS256") not in ALGORITHMS:
-            raise _wrong(f"algorithm must be one of {', '.join(ALGORITHMS)}")
+            raise InputError(f"algorithm must be one of {', '.join(ALGORITHMS)}")
+        if "secret" in said and not Path(said["secret"]).is_file():
+            raise InputError("secret must be the file of the client's secret")
         require("authlib")
         return cls(issuer, url=url, seconds=seconds, **said)
 
@@ -90,8 +100,4 @@ def check_address(what: str, address: str) -> None:
     is_plain = re.fullmatch(r"[!-~]{1,160}", address) and parts.hostname and not (parts.query or parts.fragment)
     is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_this_machine(parts.hostname))
     if not (is_plain and is_safe) or "@" in parts.netloc:
-        raise _wrong(f"{what} must be an https address of at most 160 characters, without a query and a password")
-
-
-def _wrong(why: str) -> InputError:
-    return InputError(f"{VARIABLE}: {why}")
+        raise InputError(f"{what} must be an https address of at most 160 characters, without a query and a password")

@@ -27,6 +27,7 @@ RUBBISH = {
     "trail_files": (*NUMBERS, "0"),
     "upload_bytes": (*NUMBERS, str(2**41)),
     "data_folders": ("rows", "/srv:rows", "../rows"),
+    "sso": ("https://a", "a?client=x&url=https://b", "https://a?client=x&url=https://b&more=1"),
 }
 GOOD = {
     "host": ("0.0.0.0", "0.0.0.0"),
@@ -46,6 +47,7 @@ GOOD = {
     "trail_files": ("3", 3),
     "upload_bytes": ("0", 0),
     "data_folders": ("/srv/a:/srv/b", "/srv/a:/srv/b"),
+    "sso": ("https://a?client=x&url=https://b",) * 2,
 }
 
 

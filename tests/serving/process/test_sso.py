@@ -257,6 +257,7 @@ MORE = (
     "&algorithm=none",
     "&algorithm=HS256",
     "&more=1",
+    "&secret=/nowhere",
     "&client=y",
     "/c",
     "#c",
