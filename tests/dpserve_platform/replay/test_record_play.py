@@ -104,6 +104,8 @@ VARIANTS = [
     variant("ebm", pairs=2),
     variant("ebm", "three", pairs=2),
     variant("ebm", "number", pairs=2, engine="epochs"),
+    variant("ebm-trees", "number", loss="absolute"),
+    variant("ebm-trees", "number", loss="quantile", quantile=0.9),
     variant("forest", leaf="label"),
     variant("forest", leaf="residuals"),
 ]

@@ -15,15 +15,35 @@ from training.learners.boosting.tree_queries import Cuts
 from training.learners.ebm.queries import OfResiduals, check_moved
 from training.learners.ebm.residuals import GRID, NumberResiduals
 from training.rows import kernels
-from training.rows.partitions.partition import Partition
+from training.rows.partitions.partition import TARGET_GRID, Partition
 from training.rows.partitions.rows import Rows
 from training.rows.statistics.additive_rows import AdditiveRows, Joint, Progress
-from training.rows.statistics.residuals import ClippedResiduals
+from training.rows.statistics.residuals import ClippedResiduals, QuantileSlopes
 from training.rows.statistics.tree_rows import Grown, leaves_under
 from training.session.reach import root_above
 
 Integers = NDArray[np.int64]
 COUNT = GRID // 6  # what a row counts for, beside its residual of at most GRID
+WIDTH = 0.4  # of the clip, within which the loss of a quantile is smoothed: a root mean square
+
+
+@dataclass(frozen=True)
+class QuantileResiduals(NumberResiduals):
+    """What the loss of the quantile that has so many `thousandths` of rows below it says of a row, in place of what is
+    left; no longer than residuals are.
+    """
+
+    thousandths: int = 500
+
+    @property
+    def worth(self) -> float:
+        """Return the worth of one grid step of a sum of slopes, over as many rows so bent, in half ranges."""
+        longer = max(self.thousandths, 1000 - self.thousandths) / 500
+        return longer * self.clip / self.most / TARGET_GRID
+
+    def of_rows(self) -> QuantileSlopes:
+        """Return what says it of rows."""
+        return QuantileSlopes(self.constant, self.clip, self.factor, self.most, COUNT, self.thousandths)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +64,13 @@ class OfTrees(OfResiduals):
 
 @dataclass(frozen=True, eq=False)
 class LeafNumbers(OfTrees):
-    """Sums of residuals over the leaves of one more tree, and then rows of each leaf, COUNT apiece.
+    """Sums of residuals over the leaves of one more tree, and then rows of each leaf, COUNT apiece; of a quantile's
+    loss, of its slopes, and of how bent it is, at most COUNT of each row.
 
-    A row adds a residual of at most `longest` to one sum, and COUNT to one count. Add/remove: GRID + COUNT in L1, the
-    root of their squares' sum in L2. Replace-one, with residuals of half as much: in another leaf two of each, in the
-    same leaf a sum moves by GRID and no count: at most GRID + 2 COUNT in L1, in squares GRID^2 + 2 COUNT^2.
+    A row adds a residual of at most `longest` to one sum, and COUNT at most to one count. Add/remove: GRID + COUNT in
+    L1, the root of their squares' sum in L2. Replace-one, with residuals of half as much: in another leaf two of each,
+    in the same leaf a sum moves by GRID and a count by COUNT: at most GRID + 2 COUNT in L1, in squares GRID^2 + 2
+    COUNT^2.
     """
 
     cuts: Cuts
@@ -66,8 +88,7 @@ class LeafNumbers(OfTrees):
         return root_above(GRID**2 + counts * COUNT**2) if self.norm == "l2" else GRID + counts * COUNT
 
     def __call__(self, rows: Rows) -> Integers:
-        sums, counts = self.ask(rows, self.cuts, squared=False).reshape(2, -1)
-        return np.concatenate([sums, counts * COUNT])
+        return self.ask(rows, self.cuts, squared=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,5 +121,7 @@ class TreeSums:
         if self.squared:
             return self.residuals.squares(part, scores, GRID)
         every = np.arange(len(self.cuts) + 1)
+        if isinstance(self.residuals, QuantileSlopes):
+            return self.residuals.by_leaf(leaves, every.size, part, scores).ravel()
         sums = self.residuals.sums(leaves, every, part, scores)
-        return np.concatenate([sums, kernels.additive.count_codes(leaves, every.size)])
+        return np.concatenate([sums, kernels.additive.count_codes(leaves, every.size) * COUNT])

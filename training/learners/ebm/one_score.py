@@ -14,7 +14,7 @@ from training.learners.base.class_weights import class_weights, mean_weight
 from training.learners.boosting.probabilities import fit_bends
 from training.learners.ebm.blocks import Blocks, Layout, term_variances
 from training.learners.ebm.convex import TABLE_UNIT, ConvexLoss
-from training.learners.ebm.leaf_numbers import LeftSquares
+from training.learners.ebm.leaf_numbers import LeftSquares, QuantileResiduals
 from training.learners.ebm.model import Model
 from training.learners.ebm.public_start import OFF_LOGITS, OFF_RANGES, ChanceSum, NumberSum, StartSum, moved_by
 from training.learners.ebm.queries import BandCounts, SquareSum
@@ -142,11 +142,12 @@ class OneScore(Model):
         mean = max(max(float(squares[0]) / TARGET_GRID, noise) / self._rows(), LEAST**2)
         self._clip = max(LEAST, min(self._clip, self.settings.spread * sqrt(mean)))
 
-    def left_to_trees(self, clip: float, trees: tuple[Grown, ...], bound: int) -> LeftSquares:
-        """Return what asks for the squares of what the curves and the trees leave, clipped."""
-        left = NumberResiduals(
-            int(self._constant), max(1, round(clip * TARGET_GRID)), self.public.relation, self.noise.norm
-        )
+    def left_to_trees(self, thousandths: int | None, clip: float, trees: tuple[Grown, ...], bound: int) -> LeftSquares:
+        """Return what asks for the squares of what the curves and the trees leave, clipped; `thousandths`: of rows
+        below the quantile that they learn, None for the mean.
+        """
+        about = int(self._constant), max(1, round(clip * TARGET_GRID)), self.public.relation, self.noise.norm
+        left = NumberResiduals(*about) if thousandths is None else QuantileResiduals(*about, thousandths)
         return LeftSquares(left, tuple(self._terms), self.joints, trees, bound)
 
     @property

@@ -1,5 +1,6 @@
 """`ebm`, and of a number trees on what its curves leave to explain: their splits are public, of the features that move
-the curves, and a leaf says the noisy mean of the residuals in it. Proofs: docs/privacy/ebm.md#trees-beside-curves.
+the curves, and a leaf says the noisy mean, or a quantile, of the residuals in it. Proofs:
+docs/privacy/ebm.md#trees-beside-curves.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from math import sqrt
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -17,12 +18,12 @@ from dpserve_verify.privacy.budget import from_nano, nano
 from models.forms.additive import AdditiveEnsemble
 from models.forms.classes import ClassesEnsemble
 from models.forms.curves_trees import CurvesAndTrees
-from training.learners.base.checks import check_real, check_whole
+from training.learners.base.checks import check_real, check_whole, check_word
 from training.learners.base.private_learner import PrivateClassifier, PrivateRegressor
 from training.learners.boosting.tree_queries import public_cuts, slots, split_tests
 from training.learners.ebm.defaults import strength
 from training.learners.ebm.ebm import DPEBM
-from training.learners.ebm.leaf_numbers import COUNT, LeafNumbers
+from training.learners.ebm.leaf_numbers import COUNT, WIDTH, LeafNumbers
 from training.learners.ebm.model import Model
 from training.learners.ebm.noise import count_rows, noise_at
 from training.learners.ebm.one_score import OneScore
@@ -50,6 +51,9 @@ class DPEBMWithTrees(DPEBM):
       where there is little to tell.
     - `depth`: tests on every path of a tree, 1 to 7. Default: 5.
     - `trees_share`: of the budget (mu^2, or epsilon where delta is 0) for the trees, 0.05 to 0.95. Default: 0.5.
+    - `loss`: what trees lessen, "squared" errors, "absolute" ones, which tells the median, or that of a "quantile".
+      Default: "squared".
+    - `quantile`: the share of rows that lie below it, 0.01 to 0.99. Default: None, for other losses.
     """
 
     name: ClassVar[str] = "ebm-trees"
@@ -57,6 +61,8 @@ class DPEBMWithTrees(DPEBM):
     trees: int | None = None
     depth: int = DEPTH
     trees_share: float = SHARE
+    loss: Literal["squared", "absolute", "quantile"] = "squared"
+    quantile: float | None = None
 
     def check(self, public: Public) -> None:
         """Raise InputError where a parameter is out of range."""
@@ -67,6 +73,23 @@ class DPEBMWithTrees(DPEBM):
         check_real("trees_share", self.trees_share, "from 0.05 to 0.95", lambda x: 0.05 <= x <= 0.95)
         if self.trees and (public.classes is not None or self.start):
             raise InputError(f"trees={self.trees}: beside curves of a number, that begin from no public model")
+        self._check_loss(public)
+
+    def _check_loss(self, public: Public) -> None:
+        check_word("loss", self.loss, ("squared", "absolute", "quantile"))
+        if (self.quantile is not None) != (self.loss == "quantile"):
+            raise InputError(f"quantile={self.quantile}: is said where loss is quantile, and nowhere else")
+        if self.quantile is not None:
+            check_real("quantile", self.quantile, "from 0.01 to 0.99", lambda x: 0.01 <= x <= 0.99)
+        if self.loss != "squared" and not self.trees_of(public):
+            raise InputError(
+                f"loss={self.loss}: trees beside curves of a number learn it; there are none here: set trees"
+            )
+
+    @property
+    def thousandths(self) -> int | None:
+        """Return of how many rows in a thousand trees learn that they lie below; None: they learn the mean."""
+        return {"squared": None, "absolute": 500}.get(self.loss, round(1000 * (self.quantile or 0)))
 
     def guess(self, public: Public) -> Decimal:
         """Return a unit near the calibrated one."""
@@ -103,14 +126,15 @@ class DPEBMWithTrees(DPEBM):
         records = count_rows(public, model.counts[: len(public.features)], model.noise)
         tests, named = split_tests(public.features), slots(model.moves(), ALIKE)
         trees: tuple[Grown, ...] = ()
+        smoothed = 1.0 if self.thousandths is None else WIDTH
         bound, clip, most = 0, model.clip, LARGEST // number
         for tree in range(number):
             if tree % -(-number // NARROWED) == 0:
-                squares = model.left_to_trees(clip, trees, bound)
+                squares = model.left_to_trees(self.thousandths, clip, trees, bound)
                 least = squaring.event.deviation * moved
                 mean = max(float(session.release(squares, squaring)[0]) / GRID, least) / records
                 clip = max(1 / TARGET_GRID, min(clip, SPREAD * clip * sqrt(mean)))
-            left = model.left_to_trees(clip, trees, bound)
+            left = model.left_to_trees(self.thousandths, smoothed * clip, trees, bound)
             asked = LeafNumbers(
                 left.residuals, left.terms, left.joints, trees, bound, public_cuts(tests, tree, self.depth, named)
             )
