@@ -83,12 +83,13 @@ def log_loss(truth: NDArray[np.bool_], chance: Floats) -> float:
     return float(-np.log(held).mean())
 
 
-def fit(data: datasets.Dataset, name: str, epsilon: str, seed: int, **parameters: Any) -> Line:
-    """One fit and what it reached; by defaults where no parameters are given."""
+def fit(data: datasets.Dataset, learner: str | type[Any], epsilon: str, seed: int, **parameters: Any) -> Line:
+    """One fit of a learner, or of one by its name, and what it reached; by defaults where no parameters are given."""
     order = np.random.default_rng(seed).permutation(data.table.num_rows)
     train, test = np.split(order, [int(0.8 * order.size)])
     schema = parse_schema(datasets.with_records(data.schema_bytes, train.size))
-    model = LEARNERS[name](schema=schema, epsilon=epsilon, **parameters)
+    kind = LEARNERS[learner] if isinstance(learner, str) else learner
+    model = kind(schema=schema, epsilon=epsilon, **parameters)
     features, labels = data.table.drop([data.target]), np.asarray(data.table[data.target])
     start = process_time()
     model.fit(features.take(train), labels[train])

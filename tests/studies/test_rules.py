@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.lines import read_lines
+from studies.accuracy import sequence
 from studies.defaults import auto, classes, forecast, rare, rare_of_many, tree_rule
 from training.learners.boosting.defaults import TREES, TREES_OF_MANY, TREES_OF_MIXED
 from training.learners.choice import CATEGORIES_FROM, CURVES_UP_TO, FEW, MANY_CLASSES_FROM
@@ -39,6 +41,11 @@ def test_smaller_steps_are_better_where_features_are_mixed_whichever_set_is_left
         gained = [sign * by[figure] for by in found.values()]
         assert min(np.mean([*gained[:at], *gained[at + 1 :]]) for at in range(len(gained))) > 0.003
     assert tree_rule.report_mixed(list(lines_of("mixed.jsonl.gz"))) in (forecast.HERE / "auto.md").read_text()
+
+
+def test_the_table_of_sequences_is_what_their_lines_say():
+    lines = read_lines(Path(sequence.__file__).with_name("sequence.jsonl.gz"))
+    assert sequence.report(lines) in (PAGES / "measured.md").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
