@@ -184,7 +184,7 @@ models/forms: dpserve_verify(.) accountant(system) models(explain features onnx 
 models/onnx: dpserve_verify(.) accountant(. system) models(explain features parts)
 models/parts: dpserve_verify(. formats) models(features)
 models/answers: dpserve_verify(. certificates) accountant(certificates) models(explain features profile)
-models/profile: dpserve_verify(. certificates privacy) accountant(certificates) models(explain features)
+models/profile: dpserve_verify(. certificates privacy) accountant(certificates) models(explain features parts)
 models/programs: dpserve_verify(.) models(features onnx parts)
 models/store: dpserve_verify(. certificates formats keys log system) accountant(. certificates home keys ledger
     ledger/families system) models(explain features forms parts worth)
@@ -210,7 +210,7 @@ training/kinds: dpserve_verify(. certificates keys privacy system) accountant(. 
     measuring/answers measuring/profile measuring/worth planning requests rows/partitions rows/schema session
     tuning)
 training/learners: dpserve_verify(. formats) accountant(. ledger ledger/families privacy system) models(features
-    forms) training(learners/base learners/boosting requests rows/statistics session)
+    forms parts) training(learners/base learners/boosting requests rows/statistics session)
 training/learners/base: dpserve_verify(. privacy) accountant(noise privacy system) models(explain features forms
     onnx parts) training(calibration rows/packed rows/partitions rows/schema session)
 training/learners/boosting: dpserve_verify(. privacy) accountant(noise) models(features forms parts)
@@ -220,20 +220,20 @@ training/learners/ebm: dpserve_verify(. privacy) accountant(. noise privacy) mod
 training/measuring: dpserve_verify(. formats privacy) accountant(home ledger/families) training(learners requests
     rows/schema session)
 training/measuring/answers: dpserve_verify(. privacy) accountant(. certificates home ledger ledger/families system)
-    models(answers features profile) training(datasets measuring measuring/profile planning requests rows/packed
+    models(answers features parts profile) training(datasets measuring measuring/profile planning requests rows/packed
     rows/partitions rows/schema rows/tables session)
 training/measuring/profile: dpserve_verify(. certificates privacy) accountant(. certificates home ledger
-    ledger/families noise) models(features profile) training(calibration datasets learners/boosting measuring planning
-    requests rows/partitions rows/schema rows/tables session)
+    ledger/families noise) models(features parts profile) training(calibration datasets learners/boosting measuring
+    planning requests rows/partitions rows/schema rows/tables session)
 training/measuring/worth: dpserve_verify(. certificates privacy) accountant(. access home ledger ledger/families
     noise system) models(features forms parts profile store worth) training(calibration datasets measuring planning
     requests rows/packed rows/partitions rows/schema rows/tables session)
 training/notebook: dpserve_verify(. formats privacy) accountant(access home ledger/families privacy system)
     models(features parts) training(calibration datasets/drafts jobs learners/base requests rows/people rows/schema
     rows/tables session)
-training/planning: dpserve_verify(. certificates formats privacy system) accountant(. access home ledger
-    ledger/families privacy system) models(features forms parts store worth) training(calibration learners learners/ebm
-    requests rows/packed rows/partitions rows/schema session tuning)
+training/planning: dpserve_verify(. certificates formats privacy system) accountant(. access certificates home ledger
+    ledger/families privacy system) models(answers features forms parts store worth) training(calibration learners
+    learners/ebm requests rows/packed rows/partitions rows/schema session tuning)
 training/requests: dpserve_verify(. privacy) accountant(. ledger/families) models(features)
 training/rows: dpserve_verify(.) accountant(home system)
 training/rows/kernels: accountant(system)

@@ -163,6 +163,17 @@ def _newest_evaluations(database: Store, connection: Connection, dataset: str) -
     return [job for job, index, body in ended if read_entry(index, bytes(body)).value["type"] == Evaluation.ends]
 
 
+def counts_on(database: Store, dataset: str) -> list[tuple[int, Mapping[str, Any]]]:
+    """Return the jobs among the newest LOOKED_AT of a dataset whose counts of its rows stand, the newest first, each
+    with its `reserved` entry: a price asks it, and makes no index of the ledger.
+    """
+    with database.reading() as connection:
+        ended = rows_of(connection, _ENDED, {"at": dataset})
+        jobs = [job for job, index, body in ended if read_entry(index, bytes(body)).value["type"] == Profile.ends]
+        read_bodies(connection, jobs)
+        return [(job, read_entry(job, body_at(connection, job)).value) for job in jobs]
+
+
 def counted_jobs(database: Store, request: Request, most: int) -> list[tuple[int, Mapping[str, Any]]]:
     """Return at most so many jobs whose counts of the same rows as `request` reads stand, the newest first, each with
     its `reserved` entry.

@@ -205,15 +205,6 @@ def _texts(figure: Figure) -> list[str | None]:
     return [None if each is None else number(each) for each in figure]
 
 
-def forecast_count(within: float, rows: float) -> str:
-    """Say what to expect of a count, before it is paid: within how many rows it is right, of a group of `rows`."""
-    if within >= rows:
-        return f"no better than guessing: counts right within {within:,.1f}, and a group has about {rows:,.0f} rows"
-    share = 100 * within / rows
-    percent = f"{share:.0f}" if share >= 10 else f"{share:.2g}"
-    return f"counts right within {within:,.1f}, {percent} % of about {rows:,.0f} rows in a group"
-
-
 def number(value: float) -> str:
     """Write a number with seven digits."""
     return f"{value:.7g}" if value else "0"

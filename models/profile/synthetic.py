@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import shake_256
 from math import pi, sqrt
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from accountant.certificates.profile import Profile
 from dpserve_verify.certificates.certificate import plan_of
+from models.parts.forecast import Forecast, next_rung
 from models.profile.columns import Column, column_of
 from models.profile.joint import Counts, Floats, draw, fit
 from models.profile.stated import noise_of, pair_noise_of
@@ -111,9 +112,19 @@ def noise_off(size: int, variance: float, total: float) -> float:
     return min(1.0, 0.5 * size * sqrt(2 * variance / pi) / total)
 
 
-def forecast(columns: float, pairs: float | None) -> str:
-    """Say what `noise_off` lets expect of columns and of pairs, before anything is paid."""
+def forecast_profile(off_at: Callable[[float], tuple[float, float | None]], epsilon: float) -> Forecast:
+    """Say what `noise_off` lets expect of columns and of pairs. `off_at`: both in the mean, at an epsilon; None: there
+    are no pairs.
+    """
+
+    def is_noise(rung: float) -> bool:
+        return max(each or 0.0 for each in off_at(rung)) >= NOISE
+
+    columns, pairs = off_at(epsilon)
     together = "" if pairs is None else f", a pair of columns {pairs:.2g}"
-    worst = max(columns, pairs or 0.0)
-    verdict = ": mostly noise; ask for fewer columns, or more epsilon" if worst >= NOISE else ""
-    return f"by the noise alone a column is {columns:.2g} off{together} (0 is exact, 1 is nothing in common){verdict}"
+    expects = f"by the noise alone a column is {columns:.2g} off{together} (0 is exact, 1 is nothing in common)"
+    figures = {"columns": round(columns, 4), "pairs": None if pairs is None else round(pairs, 4)}
+    if not is_noise(epsilon):
+        return Forecast(expects, figures=figures)
+    least = next_rung(epsilon, lambda rung: not is_noise(rung))
+    return Forecast(expects, "", f"{expects}; fewer columns have less", least, "better", figures)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.parts.answers import Scores
+from models.parts.forecast import Forecast, next_rung
 from models.worth.cover import CoverLayout, cover_metrics
 from models.worth.groups import GroupedLayout
 from models.worth.intervals import Noise
@@ -29,7 +30,6 @@ UngroupedLayout = Layout | PairedLayout | ScoredLayout | CoverLayout
 AnyLayout = UngroupedLayout | GroupedLayout
 RECORDS = 1500  # that are made up of each model
 DRAWS = 3  # of the noise, for each model
-LADDER = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # epsilons of which one may be enough
 SHARES = (0.5, 0.3, 0.15)  # of the class that is looked for, where the schema declares none
 APART = (1.0, 1.6, 2.2, 3.0)  # of two classes' scores, in their deviations: AUROC .76, .87, .94, .98
 RIGHT = (0.5, 1.5, 3.0)  # of several classes, how far the true one's score stands out
@@ -91,23 +91,26 @@ class Measurement:
         sizes = (self.records, self.records / 2) if self.names_people else (self.records,)
         return _widths(_plain(layout), sizes, noise, self.prevalence, draws, names or HEADLINES[layout.kind])
 
-    def to_json(self) -> dict[str, Any]:
-        """Return `figures`, the epsilon that is `enough` where this one is not, and what it `says`."""
+    def forecast(self) -> Forecast:
+        """Return how wide the intervals will be, and the epsilon that is `enough` where this one is not."""
         widths = self.widths(self.epsilon)
-        enough = None if self._is_narrow(widths[0]) else self._enough()
-        return {
-            "figures": [width.to_json() for width in widths],
-            "enough": None if enough is None else {"epsilon": f"{enough[0]:g}", "half_width": _rounded(enough[1])},
-            "says": _says(widths, enough),
-        }
-
-    def _enough(self) -> tuple[float, float] | None:
         name = HEADLINES[self.layout.kind][:1]
-        for epsilon in (each for each in LADDER if each > self.epsilon):
-            (width,) = self.widths(epsilon, 1, name)
-            if self._is_narrow(width):
-                return epsilon, width.middle
-        return None
+        ladder = dict[float, Width]()
+
+        def is_enough(rung: float) -> bool:
+            (ladder[rung],) = self.widths(rung, 1, name)
+            return self._is_narrow(ladder[rung])
+
+        first, drowned = widths[0], widths[0].is_drowned
+        least = None if self._is_narrow(first) else next_rung(self.epsilon, is_enough)
+        half = 0.0 if least is None else ladder[least].middle
+        enough = None if least is None else {"epsilon": f"{least:g}", "half_width": _rounded(half)}
+        texts = [f"{_name(width)} ± {short_width(width.middle)}" for width in widths]
+        texts[0] += f" ({short_width(first.low)} to {short_width(first.high)}, by how good the model is)"
+        there = f"{f'{_name(first)} ' if drowned else ''}± {short_width(half)}"
+        figures = {"figures": [width.to_json() for width in widths], "enough": enough}
+        why = "too few rows for this epsilon" if drowned else ""
+        return Forecast(", ".join(texts), "", why, least, there, figures)
 
     def _is_narrow(self, width: Width) -> bool:
         layout = self.layout.own if isinstance(self.layout, PairedLayout | ScoredLayout) else self.layout
@@ -126,16 +129,8 @@ def _rounded(value: float) -> float:
     return float(f"{value:.2g}")
 
 
-def _says(widths: tuple[Width, ...], enough: tuple[float, float] | None) -> str:
-    name = NAMES.get(widths[0].metric, widths[0].metric.replace("_", " "))
-    later = "" if enough is None else f"; {{}}± {short_width(enough[1])} from epsilon {enough[0]:g}"
-    if widths[0].is_drowned:
-        return f"no result: too few rows for this epsilon{later.format(f'{name} ')}"
-    first, *others = (
-        f"{NAMES.get(width.metric, width.metric.replace('_', ' '))} ± {short_width(width.middle)}" for width in widths
-    )
-    between = f" ({short_width(widths[0].low)} to {short_width(widths[0].high)}, by how good the model is)"
-    return f"about {first}{between}{later.format('')}{'; ' if others else ''}{', '.join(others)}"
+def _name(width: Width) -> str:
+    return NAMES.get(width.metric, width.metric.replace("_", " "))
 
 
 @lru_cache(maxsize=256)

@@ -86,10 +86,7 @@ def _ask_curve(asked: JobRequest) -> list[dict[str, Any]]:
 def _curve_text(bodies: list[dict[str, Any]]) -> str:
     rows: list[tuple[str, ...]] = [("EPSILON", "LEARNER", "EXPECT", "USED AFTER IT", "MORE LIKE IT")]
     for body in bodies:
-        hope, expect = body["expected"], "-"
-        if hope is not None:
-            auroc = hope["auroc"]
-            expect = f"AUROC {auroc['low']:.2f} to {auroc['high']:.2f}" if hope["better"] else "no better than guessing"
+        expect = "-" if body["expected"] is None else body["expected"]["short"]
         after = left_words(body["left"]).partition(" of the budget")[0]
         rows.append((body["epsilon"], body["learner"], expect, after, str(body["left"]["jobs"])))
     return align_columns(rows)

@@ -206,17 +206,16 @@ _PRICED = {
 }  # fmt: skip
 _BY_AUTO = {**TEXT, "description": "why it is this learner, where none was named"}
 TUNING = record({"settings": array(ANY_OBJECT), "runs": ANY_OBJECT}, says="the settings to try and how many runs")
+_FORECAST = {"better": TRUTH, "least_epsilon": maybe(REAL), "short": TEXT, "says": TEXT}
 EXPECTED = record(
-    {
-        "auroc": record({"low": REAL, "middle": REAL, "high": REAL}), "better": TRUTH, "least_epsilon": REAL,
-        "says": TEXT,
-    },
-    says="by public facts alone: what this learner reached on other datasets; null where the study does not tell",
-)  # fmt: skip
+    {"auroc": record({"low": REAL, "middle": REAL, "high": REAL}), **_FORECAST},
+    says="by what is public or released: what this learner reached on other datasets, or at most (`low` 0) where no "
+    "study has it; null of a number",
+)
 EXPECTED_WIDTH = record(
     {
         "figures": array(record({"metric": TEXT, "half_width": maybe(REAL), "low": REAL, "high": REAL})),
-        "enough": maybe(record({"epsilon": DECIMAL, "half_width": REAL})), "says": TEXT,
+        "enough": maybe(record({"epsilon": DECIMAL, "half_width": REAL})), **_FORECAST,
     },
     says="half of each interval, by public numbers alone: about as wide, and from low to high for nine of ten made-up "
     "models; `half_width` null: no result is to be expected; `enough`: an epsilon from which the first one tells much",
@@ -371,7 +370,7 @@ PLANNED_EVALUATION = record(
     },
 )  # fmt: skip
 EXPECTED_OFF = record(
-    {"columns": REAL, "pairs": maybe(REAL), "says": TEXT},
+    {"columns": REAL, "pairs": maybe(REAL), **_FORECAST},
     says="how far the noise alone takes a column, and a pair of columns, in the mean, by public numbers: total "
     "variation, from 0, exact, to 1, nothing in common; so far off are synthetic rows at least",
 )
@@ -408,7 +407,7 @@ _QUESTION = record(
         "afterwards": array({**TEXT, "description": "done on the noisy answer"}),
     },
 )  # fmt: skip
-_COUNTED = {"groups": COUNT, "question": _QUESTION, "expected": record({"rows": COUNT, "says": TEXT})}
+_COUNTED = {"groups": COUNT, "question": _QUESTION, "expected": record({"rows": COUNT, **_FORECAST})}
 PLANNED_ANSWER = record({**_MEASURED_NEXT, **_NOISY, **_COUNTED})
 ANSWER = record(
     {

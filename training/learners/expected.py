@@ -12,8 +12,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, log
-from typing import Any
 
+from models.parts.forecast import Forecast
 from training.learners.boosting.defaults import strength
 from training.session.session import Public
 
@@ -80,41 +80,6 @@ class Measured:
     high: float
 
 
-@dataclass(frozen=True)
-class Expected:
-    """`auroc`: of datasets that were left out, about eight of ten lay between the outer two; `better`: whether a model
-    is told to be better than guessing, and from which `least` epsilon on it would be; `is_measured`: whether an earlier
-    model's evaluation narrowed it.
-    """
-
-    auroc: tuple[float, float, float]
-    better: bool
-    least: float
-    is_measured: bool = False
-
-    @property
-    def says(self) -> str:
-        """Describe the expectation in plain words."""
-        low, _, high = self.auroc
-        if not self.better:
-            return (
-                f"no better than guessing: too few records for this epsilon. By what was reached on other datasets "
-                f"about epsilon {self.least:g} is the least"
-            )
-        source = (
-            "by what an earlier model here was measured at"
-            if self.is_measured
-            else "as on most other tables of this size"
-        )
-        return f"AUROC {low:.2f} to {high:.2f}, {source}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        low, middle, high = self.auroc
-        figures = {"low": low, "middle": middle, "high": high}
-        return {"auroc": figures, "better": self.better, "least_epsilon": self.least, "says": self.says}
-
-
 def power(records: float, epsilon: float, classes: int) -> float:
     """Return the signal to noise, as `strength` has it, of each of the models that classes are told apart by."""
     return records * epsilon / (1 if classes == 2 else classes)
@@ -130,18 +95,35 @@ def signal_of(public: Public) -> float:
     return power(strength(public), 1.0, len(public.classes or ())) * telling_share(public)
 
 
-def expected(public: Public, learner: str, earlier: Sequence[Measured] = ()) -> Expected | None:
-    """Return what to expect; None where the study does not tell: of a number, of learners that are not in it, and at
-    delta 0. `earlier`: what models of the same dataset and target were measured at.
+def expected(public: Public, learner: str, earlier: Sequence[Measured] = ()) -> Forecast | None:
+    """Return what to expect: of datasets that were left out about eight of ten lay between the outer two of its
+    `auroc`. None of a number, of which no study tells. Of learners that are not in the study, as those of others, and
+    at delta 0, it is what those of the study reach, at most. `earlier`: what models of the same dataset and target were
+    measured at.
     """
-    if public.classes is None or learner not in LEAST or public.budget.delta == 0:
+    if public.classes is None:
         return None
-    signal = signal_of(public)
-    least = LEAST[learner] / max(signal / float(public.budget.epsilon), 1e-9)
-    band = REACHED[learner][bisect_right(FROM, signal) - 1]
-    narrowed = min((narrow(band, signal, each) for each in earlier), key=lambda ends: ends[2] - ends[0], default=band)
-    is_measured = narrowed[2] - narrowed[0] < band[2] - band[0]
-    return Expected(narrowed if is_measured else band, signal >= LEAST[learner], float(f"{least:.2g}"), is_measured)
+    signal, epsilon = signal_of(public), float(public.budget.epsilon)
+    is_studied = learner in LEAST and public.budget.delta > 0
+    enough = LEAST[learner] if is_studied else min(LEAST.values())
+    least = float(f"{enough * epsilon / max(signal, 1e-9 * epsilon):.2g}")
+    at = {name: bands[bisect_right(FROM, signal) - 1] for name, bands in REACHED.items()}
+    most = 0.0, max(ends[1] for ends in at.values()), max(ends[2] for ends in at.values())
+    band = at[learner] if is_studied else most
+    ends = min((narrow(band, signal, each) for each in earlier), key=lambda ends: ends[2] - ends[0], default=band)
+    is_measured = is_studied and ends[2] - ends[0] < band[2] - band[0]
+    low, middle, high = ends if is_measured else band
+    by = f"as on most other tables of this size (as much as {max(1.0, float(f'{signal / epsilon:.2g}')):,.0f} rows)"
+    if is_measured:
+        by = "by what an earlier model here was measured at"
+    expects = f"AUROC {low:.2f} to {high:.2f}"
+    if not is_studied:
+        expects, by = f"AUROC at most {high:.2f}", f"{by} with {' or '.join(LEAST)} at a delta above 0"
+    figures = {"auroc": {"low": low, "middle": middle, "high": high}}
+    if signal >= enough:
+        return Forecast(expects, by, least=least, figures=figures)
+    why, there = "too few rows for this epsilon", "by what other tables reached, better"
+    return Forecast(expects, by, why, least, there, figures)
 
 
 def narrow(

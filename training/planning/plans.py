@@ -21,15 +21,17 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.privacy.budget import Budget, check_name, from_nano, nano
 from dpserve_verify.privacy.filter import Price
+from models.parts.forecast import Forecast
 from models.store.standing import Standing
 from models.store.versions import champion_of
 from training.learners import LEARNERS
 from training.learners.choice import choose
-from training.learners.expected import Expected, Measured, expected, signal_of
+from training.learners.expected import Measured, expected, signal_of
 from training.learners.job_words import CHOSEN, CLOSES, chosen_to_json, window_to_json
 from training.learners.others import OF_OTHERS, others
 from training.learners.parameters import learner_of, stored
 from training.planning import starts
+from training.planning.counted_before import as_counted
 from training.planning.first_plan import of_part, require_learnable_size
 from training.planning.measured_before import measured_before
 from training.planning.price_engine import ENGINE, UNKNOWN, fit, floor, offer, price_key, references, without_labels
@@ -58,7 +60,7 @@ class Planned:
     warnings: tuple[str, ...] = ()
     becomes: Standing = Standing.CANDIDATE
     replaces: str | None = None
-    expected: Expected | None = None
+    expected: Forecast | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return what `dpserve plan` prints: the price, what would be left after it, and warnings. Decimals are
@@ -123,7 +125,8 @@ def plan(
     hope = None
     if quote.tuning is None and public.start is None:
         there = (dataset.last or 1) - (grown is not None)  # blocks, without the one that is still to come
-        hope = expected(public, request.learner, _measured(home, dataset, there, request))
+        known = as_counted(home, dataset, public)
+        hope = expected(known, request.learner, _measured(home, dataset, there, request))
     return Planned(request, recipe, costs, dataset, quote.tuning, warnings, *place, expected=hope)
 
 

@@ -55,7 +55,7 @@ def _show_plan(body: dict[str, Any], json: bool) -> None:
         ("groups", f"{body['groups']}" + (f", by {', '.join(question['by'])}" if question["by"] else "")),
         ("rows", " and ".join(question["where"]) or "all"),
         *([("shown", "; ".join(question["afterwards"]) + ", by the noisy figures")] if question["afterwards"] else []),
-        ("expect", f"{body['expected']['says']}, with a chance of 95 % ({body['noise']} noise)"),
+        ("expect", f"{body['expected']['says']} ({body['noise']} noise)"),
         ("after it", left_words(body["left"], "query")),
     ]
     show(json, body, align_columns(lines))

@@ -31,31 +31,31 @@ def measurement(layout, records, epsilon, contributions=1, prevalence=()):
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.kind)
 def test_more_rows_and_more_epsilon_are_expected_to_tell_more(layout):
     """Of every kind; what it says holds the figures, and an epsilon that is enough is enough."""
-    poor, good, rich = (measurement(layout, records, 0.25).to_json() for records in (150, 600, 20_000))
+    poor, good, rich = (measurement(layout, records, 0.25).forecast().to_json() for records in (150, 600, 20_000))
     halves = [each["figures"][0]["high"] for each in (poor, good, rich)]
     assert halves[0] >= halves[1] > halves[2]
     assert rich["figures"][0]["half_width"] is not None
     assert short_width(rich["figures"][0]["half_width"]) in rich["says"]
     if poor["enough"] is not None:
-        there = measurement(layout, 150, float(poor["enough"]["epsilon"])).to_json()
+        there = measurement(layout, 150, float(poor["enough"]["epsilon"])).forecast().to_json()
         assert there["figures"][0]["half_width"] < 1.5 * poor["enough"]["half_width"]
 
 
 def test_where_noise_drowns_the_counts_no_result_is_expected_and_the_way_out_is_said():
-    body = measurement(TWO, 600, 0.02).to_json()
+    body = measurement(TWO, 600, 0.02).forecast().to_json()
     assert body["figures"][0]["half_width"] is None
-    assert body["says"].startswith("no result: too few rows for this epsilon; AUROC ± ")
+    assert body["says"].startswith("no better than guessing: too few rows for this epsilon; AUROC ± ")
     assert f"from epsilon {body['enough']['epsilon']}" in body["says"]
     nearly = replace(measurement(Layout(("a", "b"), 1.0, bins=8), 350, 0.12), names_people=True)
     (width,) = nearly.widths(0.12, names=("auroc",))
     assert 0.45 < width.middle < 0.5
-    assert nearly.to_json()["says"].startswith("no result")
-    several = measurement(TWO, 600, 0.5, contributions=3).to_json()["figures"][0]
-    alone = measurement(TWO, 600, 0.5).to_json()["figures"][0]
+    assert nearly.forecast().to_json()["says"].startswith("no better than guessing")
+    several = measurement(TWO, 600, 0.5, contributions=3).forecast().to_json()["figures"][0]
+    alone = measurement(TWO, 600, 0.5).forecast().to_json()["figures"][0]
     assert several["half_width"] > 1.5 * alone["half_width"]
     groups = GroupedLayout(TWO, "g", ("x", "y", "z"))
-    assert measurement(groups, 600, 0.5).to_json()["figures"][0]["half_width"] > alone["half_width"]
-    rare = measurement(TWO, 600, 0.5, prevalence=(0.95, 0.05)).to_json()["figures"][0]
+    assert measurement(groups, 600, 0.5).forecast().to_json()["figures"][0]["half_width"] > alone["half_width"]
+    rare = measurement(TWO, 600, 0.5, prevalence=(0.95, 0.05)).forecast().to_json()["figures"][0]
     assert rare["low"] > 2 * alone["low"]
 
 
@@ -63,7 +63,7 @@ def test_fewer_bins_are_chosen_by_public_numbers_and_are_worth_it():
     strengths = (10, 60, 100, 599, 600, 1e6)
     assert [choose_bins(each) for each in strengths] == [8, 8, 16, 16, BINS, BINS]
     assert {choose_bins(each) for each in strengths} == {*BIN_CHOICES}
-    few, many = (measurement(Layout(("a", "b"), 1.0, bins=bins), 600, 0.12).to_json() for bins in (8, BINS))
+    few, many = (measurement(Layout(("a", "b"), 1.0, bins=bins), 600, 0.12).forecast().to_json() for bins in (8, BINS))
     assert few["figures"][0]["low"] < many["figures"][0]["low"]
     assert few["figures"][0]["half_width"] < 0.7 * many["figures"][0]["half_width"]
 

@@ -58,7 +58,7 @@ def test_a_measurement_is_priced_sent_and_shown(site, path):
     fields, figure, noun = MEASURED[path]
     assert "what it costs shows here" in words(site.page(path, params={**fields, "epsilon": ""}))
     asked = site.page(path, params=fields)
-    assert re.search("Expect (about|counts right within)", words(asked))
+    assert re.search("Expect (AUROC ±|counts right within|by the noise alone)", words(asked))
     verb, name, *flags = command_of(asked)[1:]
     plan = json.loads(dpserve(site.home.path, verb, name, *flags, "--plan", "--json").stdout)
     assert float(plan["epsilon"]) == pytest.approx(float(fields["epsilon"]), abs=1e-5)

@@ -8,7 +8,7 @@ import pytest
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.profile.columns import Column
-from models.profile.figures import LEVELS, Noise, forecast_count, table
+from models.profile.figures import LEVELS, Noise, table
 from models.profile.stated import noise_of
 from training.measuring.profile.counts import GRID, Profiler, TableCounts
 from training.session.session import Public
@@ -107,10 +107,3 @@ def test_the_variance_that_is_stated_is_that_of_the_noise_that_is_drawn(columns)
         stated = noise_of(recipe.plan, GRID)
         assert np.var(np.array(drawn) / GRID) == pytest.approx(stated.variance, rel=0.1)
         assert stated.laplace is (norm == "l1")
-
-
-def test_what_a_count_is_worth_is_said_by_the_rows_of_a_group():
-    """From the row on from which a count tells less than what everybody knows, and not before."""
-    assert forecast_count(15.0, 300.0) == "counts right within 15.0, 5 % of about 300 rows in a group"
-    assert forecast_count(299.0, 300.0).startswith("counts right within 299.0, 100 %")
-    assert forecast_count(300.0, 300.0).startswith("no better than guessing: counts right within 300.0")

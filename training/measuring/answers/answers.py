@@ -21,13 +21,15 @@ from models.answers.question import Question
 from models.answers.sampled import describe_rows
 from models.answers.sql import read_question
 from models.answers.table import Released, Table, best_answer, released_by
-from models.profile.figures import LEVEL, forecast_count, number
+from models.parts.forecast import forecast_counts
+from models.profile.figures import LEVEL, number
 from models.profile.stated import noise_of
 from training.measuring.answers.cells import TableCells
 from training.measuring.answers.known_answers import find_answer
 from training.measuring.answers.sums import GRID, adder_of, layout_of, measures_of, query_of
 from training.measuring.planning import Planned, open_account, require_admitted
 from training.measuring.profile.profile import MOST_CELLS, MOST_NOISE, cheapest, smaller
+from training.planning.counted_before import as_counted
 from training.planning.plans import public_of
 from training.requests import QueryRequest
 from training.rows.schema.schema import schema_of
@@ -49,12 +51,13 @@ class PlannedAnswer(Planned):
 
     def bought(self) -> dict[str, Any]:
         """Return what is added up, and how far off a count will be."""
+        hope = forecast_counts(self.within, self.rows / self.groups, float(self.request.budget.epsilon))
         return {
             "noise": self.noise,
             "count_within": f"{self.within:.1f}",
             "groups": self.groups,
             "question": self.question.to_json(),
-            "expected": {"rows": self.rows, "says": forecast_count(self.within, self.rows / self.groups)},
+            "expected": {"rows": self.rows, **hope.to_json()},
         }
 
 
@@ -101,7 +104,8 @@ def plan(home: Home, query_request: QueryRequest, by: str | None = None) -> Plan
     kind = "laplace" if noise.laplace else "gaussian"
     seq, table = known or (None, None)
     groups = prod(map(len, question.group_codes()))
-    return PlannedAnswer(request, recipe, dataset, seq, question, kind, within, groups, public.records, table)
+    rows = (public if known else as_counted(home, dataset, public)).records
+    return PlannedAnswer(request, recipe, dataset, seq, question, kind, within, groups, rows, table)
 
 
 def answer_of(home: Home, seq: int, select: str | None = None) -> tuple[bytes, bytes, Answer, dict[str, Any]]:

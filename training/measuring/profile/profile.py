@@ -21,15 +21,17 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget
 from dpserve_verify.privacy.events import Plan
 from dpserve_verify.privacy.weights import parts_of
+from models.parts.forecast import Forecast
 from models.profile.chosen import MOST_CELLS as MOST_PAIR_COUNTS
 from models.profile.chosen import MOST_COLUMNS, count_pairs, fineness_of, scored_pairs
 from models.profile.columns import Bin, Column
 from models.profile.stated import Pairs, figures, noise_of, pair_noise_of
-from models.profile.synthetic import forecast, noise_off
+from models.profile.synthetic import forecast_profile, noise_off
 from training.learners.boosting.defaults import strength
 from training.measuring.planning import Planned, is_admitted, open_account, require_admitted
 from training.measuring.profile.choosing import ChoosingProfiler
 from training.measuring.profile.counts import GRID, Counting, Norm, Profiler, TableCounts
+from training.planning.counted_before import as_counted
 from training.planning.plans import public_of
 from training.requests import AUTO, ProfileRequest
 from training.rows.partitions.rows import MOST_ROWS
@@ -49,24 +51,22 @@ ROOM = 8192  # bytes of a statement that are no figures of columns
 
 @dataclass(frozen=True)
 class PlannedProfile(Planned):
-    """A profile of `columns`. `off`: how far the noise alone takes a column, and a pair (None: there is none), as total
-    variation, 0 to 1; by public numbers.
-    """
+    """A profile of `columns`, and what can be expected of it by public numbers."""
 
     columns: tuple[str, ...]
-    off: tuple[float, float | None]
+    hope: Forecast
 
     def bought(self) -> dict[str, Any]:
         """Return what is counted, and how far off a count will be."""
         grid, parameters = GRID * self.dataset.registration.parts, self.request.parameters
-        noise, pairs = noise_of(self.recipe.plan, grid), None if self.off[1] is None else round(self.off[1], 4)
+        noise = noise_of(self.recipe.plan, grid)
         return {
             "noise": "laplace" if noise.laplace else "gaussian",
             "count_within": f"{noise.z * noise.variance**0.5:.1f}",
             "columns": [*self.columns],
             "pairs": [[*pair] for pair in pairs_of(parameters)],
             "around": parameters.get("around"),
-            "expected": {"columns": round(self.off[0], 4), "pairs": pairs, "says": forecast(self.off[0], pairs)},
+            "expected": self.hope.to_json(),
         }
 
 
@@ -100,32 +100,38 @@ def plan(home: Home, question: ProfileRequest, by: str | None = None) -> Planned
     if earlier is None:
         require_kept(dataset, question.blocks)
         require_admitted(dataset, request, recipe, smaller(dataset, makes, public))
-    off = _expected_off(columns, pairs, makes(norm), recipe.plan, public)
-    return PlannedProfile(request, recipe, dataset, earlier, tuple(column.name for column in columns), off)
+    off_at = _off_at(columns, pairs, makes(norm), recipe.plan, as_counted(home, dataset, public))
+    hope = forecast_profile(off_at, float(budget.epsilon))
+    return PlannedProfile(request, recipe, dataset, earlier, tuple(column.name for column in columns), hope)
 
 
-def _expected_off(
+def _off_at(
     columns: Sequence[Column], pairs: Pairs, asker: Counting, plan: Plan, public: Public
-) -> tuple[float, float | None]:
-    """Return how far the noise alone takes a column, and a pair of them, in the mean. Of pairs along a tree it is not
-    known which they will be: the mean of all that may be.
+) -> Callable[[float], tuple[float, float | None]]:
+    """Return how far the noise alone takes a column, and a pair of them, in the mean, by the epsilon, from the noise of
+    this plan. Of pairs along a tree it is not known which they will be: the mean of all that may be.
     """
     grid, widths = GRID * public.parts, [column.bins for column in columns]
-
-    def mean_off(sizes: Sequence[int], variance: float) -> float:
-        return fmean(noise_off(size, variance, public.records) for size in sizes)
-
     own, together = noise_of(plan, grid).variance, pair_noise_of(plan, grid).variance
-    alone = mean_off(widths, own)
-    if isinstance(asker, ChoosingProfiler):
-        fine, around = [min(width, asker.fineness) for width in widths], asker.around
-        star = [fine[around] * width for at, width in enumerate(fine) if at != around]
-        tree = [fine[a] * fine[b] for a, b in scored_pairs(len(fine), around)]
-        pairs_counted = count_pairs(len(fine), asker.parents)
-        total = len(star) * mean_off(star, together) + (pairs_counted - len(star)) * mean_off(tree, together)
-        return alone, total / pairs_counted
-    place = {column.name: column.bins for column in columns}
-    return alone, mean_off([place[a] * place[b] for a, b in pairs], together) if pairs else None
+
+    def off_at(epsilon: float) -> tuple[float, float | None]:
+        less = (float(public.budget.epsilon) / epsilon) ** 2
+
+        def mean_off(sizes: Sequence[int], variance: float) -> float:
+            return fmean(noise_off(size, less * variance, public.records) for size in sizes)
+
+        alone = mean_off(widths, own)
+        if isinstance(asker, ChoosingProfiler):
+            fine, around = [min(width, asker.fineness) for width in widths], asker.around
+            star = [fine[around] * width for at, width in enumerate(fine) if at != around]
+            tree = [fine[a] * fine[b] for a, b in scored_pairs(len(fine), around)]
+            counted = count_pairs(len(fine), asker.parents)
+            total = len(star) * mean_off(star, together) + (counted - len(star)) * mean_off(tree, together)
+            return alone, total / counted
+        place = {column.name: column.bins for column in columns}
+        return alone, mean_off([place[a] * place[b] for a, b in pairs], together) if pairs else None
+
+    return off_at
 
 
 def cheapest(makes: Callable[[Norm], Counting], public: Public) -> tuple[Norm, Recipe]:

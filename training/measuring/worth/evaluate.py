@@ -39,6 +39,7 @@ from models.worth.stated import by_group, layout_of, paired_layout_of
 from training.datasets.datasets import ONE_ROW, takes_one_row
 from training.measuring.planning import TRAINING, Planned, open_account, require_admitted
 from training.measuring.worth.histogram import CellCounts, Evaluator, PairedCounts
+from training.planning.counted_before import as_counted
 from training.planning.plans import public_of
 from training.requests import EvaluationRequest
 from training.rows.packed.cells import declared_ranges, tables
@@ -64,7 +65,7 @@ class PlannedWorth(Planned):
             "scores": bool(self.request.parameters.get("scores")),
             "cover": bool(self.request.parameters.get("cover")),
             "contributions": self.measurement.contributions,
-            "expected": None if self.known is not None else self.measurement.to_json(),
+            "expected": None if self.known is not None else self.measurement.forecast().to_json(),
         }
 
 
@@ -81,10 +82,11 @@ def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> Planned
     if asked.cover:
         require_coverable(models[0], schema, dataset, part, asked.group)
     public = public_of(dataset, schema.question(target), budget)
+    known = as_counted(home, dataset, public)
     groups = 1 if asked.group is None else schema.group(asked.group).bins
     how |= bins_for(public, groups, asked.scores and asked.against is None, asked.cover)
     if has_one_row(dataset):
-        how["rows"], public = ONE_ROW, of_one_row(public)
+        how["rows"], public, known = ONE_ROW, of_one_row(public), of_one_row(known)
     evaluator = evaluator_of([model.ensemble for model in models], schema, how)
     if evaluator.query.size > MOST_CELLS:
         what = "group" if asked.group is not None else "scores"
@@ -107,7 +109,7 @@ def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> Planned
     if earlier is None:
         require_kept(dataset, asked.blocks)
         require_admitted(dataset, request, recipe, _smaller(dataset, request))
-    return PlannedWorth(request, recipe, dataset, earlier, _measurement(evaluator, public, dataset))
+    return PlannedWorth(request, recipe, dataset, earlier, _measurement(evaluator, public, known, dataset))
 
 
 def _how(asked: EvaluationRequest, ensemble: Ensemble) -> dict[str, str | bool | int]:
@@ -203,16 +205,16 @@ def by_one_row(dataset: Dataset, request: Request) -> Dataset:
     return replace(dataset, registration=replace(about, unit=replace(about.unit, contributions=1)))
 
 
-def _measurement(evaluator: Evaluator, public: Public, dataset: Dataset) -> Measurement:
+def _measurement(evaluator: Evaluator, public: Public, known: Public, dataset: Dataset) -> Measurement:
     layout = evaluator.query.layout
     sensitivity = sensitivity_of(evaluator.query, public) // public.parts
     return Measurement(
         layout,
-        public.records,
+        known.records,
         public.contributions,
         float(public.budget.epsilon),
         partial(laplace_variance, sensitivity=sensitivity),
-        public.prevalence,
+        known.prevalence,
         dataset.registration.unit.column is not None,
     )
 
@@ -240,9 +242,10 @@ def plan_following(
     question = schema_of(home, dataset).question(training.target)
     budget = Budget.of(str(epsilon), "0")
     public = public_of(dataset, question, budget)
+    known = as_counted(home, dataset, public)
     how: dict[str, int | str] = {**bins_for(public)}
     if has_one_row(dataset):
-        how["rows"], public = ONE_ROW, of_one_row(public)
+        how["rows"], public, known = ONE_ROW, of_one_row(public), of_one_row(known)
     # How many cells, whatever the scores mean.
     layout = Layout(tuple(question.classes or ()), 1.0, question.target_range, bins=int(how.get("bins", BINS)))
     request = Request(
@@ -252,7 +255,7 @@ def plan_following(
     evaluator = Evaluator(CellCounts(None, layout))
     recipe = evaluator.recipe(public)
     require_admitted(dataset, request, recipe, _smaller(dataset, request))
-    return PlannedWorth(request, recipe, dataset, None, _measurement(evaluator, public, dataset))
+    return PlannedWorth(request, recipe, dataset, None, _measurement(evaluator, public, known, dataset))
 
 
 def price_following(home: Home, training: Request, epsilon: str | float | Decimal | None, by: str) -> dict[str, Any]:
