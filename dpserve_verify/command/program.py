@@ -164,7 +164,10 @@ def _with_proof(path: Path) -> tuple[bytes, str]:
 def _verify_statement(asked: argparse.Namespace) -> Answer:
     path, keys = asked.path, _keys(asked.trust)
     if is_person(envelope := _read(path, BESIDE[STATEMENT])):
-        return _verify_person(envelope, keys, asked.ledger)
+        told = verify_person(envelope, keys, None if asked.ledger is None else entries_of(asked.ledger))
+        checked = LEDGER_TOO if asked.ledger is None else AGAIN
+        body = {"ok": True, **told.to_json(), "problems": [], "ledger": checked}
+        return body, f"{to_text(told.page)}\nverified: {checked}"
     found = verify_stated(*_with_proof(path), keys)
     look = Look(_config_folder() / "checkpoints", asked.witnesses, asked.consistency)
     history, line = look.at(path, keys)
@@ -176,12 +179,6 @@ def _verify_statement(asked: argparse.Namespace) -> Answer:
     lines = [f"verified: {found.rule.title} of {found.name}, from {rows.part} rows of {rows.dataset}"]
     lines += [f"  {part}" for part in found.parts]
     return body, "\n".join([*lines, *([line] if line else []), FIGURES])
-
-
-def _verify_person(envelope: bytes, keys: PublicKeys, ledger: Path | None) -> Answer:
-    found = verify_person(envelope, keys, None if ledger is None else entries_of(ledger))
-    said = LEDGER_TOO if ledger is None else AGAIN
-    return {"ok": True, **found.to_json(), "problems": [], "ledger": said}, f"{to_text(found.page)}\nverified: {said}"
 
 
 def _read(path: Path, most: int) -> bytes:

@@ -109,13 +109,13 @@ def grouped_metrics(layout: GroupedLayout, counts: Sequence[int], noise: Noise) 
     ]  # fmt: skip
     if isinstance(own, CoverLayout):
         return [*of_all, *of_groups]
-    present = [at for at, figures in enumerate(of_each) if _is_there(figures[-1].found, at_once)]
+    records = [figures[-1].found for figures in of_each]
+    present = [  # groups that are shown to have records: more than the noise alone makes once in a million
+        place
+        for place, each in enumerate(records)
+        if each.value is not None and each.value > BEYOND * (each.high - each.value) / at_once.z
+    ]
     return [*of_all, *of_groups, *_gaps(layout, of_each, present)]
-
-
-def _is_there(records: Interval, noise: Noise) -> bool:
-    """Return whether a group is shown to have records: more than the noise alone makes once in a million."""
-    return records.value is not None and records.value > BEYOND * (records.high - records.value) / noise.z
 
 
 def _gaps(layout: GroupedLayout, of_each: list[list[Metric]], present: list[int]) -> Iterator[Metric]:

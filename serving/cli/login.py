@@ -48,7 +48,11 @@ def login(
         raise InputError(f"trust={trust}: cannot be read ({error.strerror})") from None
     check_address(url)
     settings: dict[str, Any] = {"url": url} | ({"authority": str(Path(authority).absolute())} if authority else {})
-    settings |= sign_in(url, authority, note) if sso else {"token": _token()}
+    if sso:
+        settings |= sign_in(url, authority, note)
+    else:
+        typed = os.environ.get(TOKEN) or (getpass.getpass("Token: ") if sys.stdin.isatty() else sys.stdin.readline())
+        settings["token"] = typed.strip()
     settings |= {"witnesses": str(witnesses.absolute())} if witnesses else {}
     policy = settings.get("witnesses") or os.environ.get(WITNESSES)
     connection = Connection(ServerAddress(url, settings["token"], authority, "dpserve login", policy), note)
@@ -59,11 +63,6 @@ def login(
     replace_file(folder / LOGIN, as_text(settings).encode(), PRIVATE)
     lines = [("server", url), *(("key", name) for name in key_names(keys)), ("kept in", folder / LOGIN)]
     show(json, {"url": url, "keys": key_names(keys), "file": str(folder / LOGIN)}, align_columns(lines))
-
-
-def _token() -> str:
-    typed = os.environ.get(TOKEN) or (getpass.getpass("Token: ") if sys.stdin.isatty() else sys.stdin.readline())
-    return typed.strip()
 
 
 def logout(json: Json = False) -> None:
