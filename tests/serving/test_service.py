@@ -508,7 +508,7 @@ def test_dataset_and_models(server):
     assert dataset == {name: shown[name] for name in dataset}
     assert shown.keys() - dataset.keys() == {"quotas", "forecast", "archived", "charges", "columns"}
     assert {"total", "reserved", "spent", "left", "jobs_left"} <= dataset["budget"].keys()
-    assert dataset["budget"]["jobs_left"].keys() == {"lazybb", "lazybb-tree", "ebm", "ebm-trees", "bdpe", "forest"}
+    assert dataset["budget"]["jobs_left"].keys() == {"lazybb", "lazybb-tree", "ebm", "bdpe", "forest"}
     assert "records" not in dataset  # private under add-remove
     lines = server.get("/v1/models", scope="predict").json()["models"]
     assert [line["model"] for line in lines if line["name"] == "spare"] == ["spare@1"]

@@ -257,11 +257,12 @@ def fitting_learners(home: Home, dataset: Dataset, target: str | None) -> list[s
 
 
 def _takes(learner: str, public: Public) -> bool:
+    asked: Any = LEARNERS[learner]()
     try:
-        LEARNERS[learner]().check(public)
+        asked.check(public)
     except InputError:
         return False
-    return True
+    return bool(asked.is_listed_for(public))
 
 
 def known_jobs_left(home: Home, dataset: Dataset) -> dict[str, int] | None:

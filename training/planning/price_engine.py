@@ -157,8 +157,11 @@ def references(learners: tuple[str, ...], public: Public) -> dict[str, Recipe]:
     for name in learners:
         if name == AUTO:  # which is one of the others
             continue
+        learner: Any = LEARNERS[name]()
+        if not learner.is_listed_for(public):
+            continue
         try:
-            recipes[name] = LEARNERS[name]().recipe(public)
+            recipes[name] = learner.recipe(public)
         except InputError:
             continue
     return recipes

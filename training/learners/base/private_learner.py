@@ -155,6 +155,10 @@ class PrivateLearner(Shown, Estimator, ABC):
         check_exportable(self, public, recipe.blank)
         return replace(recipe, blank=None)
 
+    def is_listed_for(self, public: Public) -> bool:
+        """Return whether it does for such a job what no other learner does, so that a list has it."""
+        return True
+
     def guess(self, public: Public) -> Decimal | None:
         """Return a unit near the one that calibration looks for, where the learner knows one: saves dear rehearsals."""
         return None

@@ -100,6 +100,10 @@ class DPEBMWithTrees(DPEBM):
         whole = kept / (1 + kept * NARROWED * float(SQUARED))
         return from_nano(int(nano(unit) * (whole if public.pure else sqrt(whole)) * (1 - 1e-3)))
 
+    def is_listed_for(self, public: Public) -> bool:
+        """Return whether the target is a number: of classes it is `ebm`, which is listed."""
+        return public.classes is None
+
     def trees_of(self, public: Public) -> int:
         """Return how many trees: by the parameter or the public rule."""
         if self.trees is not None:
