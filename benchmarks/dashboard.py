@@ -327,8 +327,10 @@ the clock, from the request to the answer's last byte. `first`: the first time t
 server came up; the others are of the {REPEATS} times after it. A part is what a page asks for once it is shown: the
 first answer of one may take longer, since a price is found by rehearsing the learner, and is remembered.
 
-{said} {cost} `processor`: what the server and the processes that it started took for the first answer or, where that is
-more, for each of those after it.
+{cost} `processor`: what the server and the processes that it started took for the first answer or, where that is more,
+for each of those after it.
+
+{said}
 
 The messy table's models have 192 features, 185 of them laboratory values. Their pages on a screen of {SCREEN[0]} by
 {SCREEN[1]} pixels: {high}. {SCREENS} screens are {SCREENS * SCREEN[1]:,}.

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+import screenshots
 import yaml
 from pages import ROOT
 from typer.main import get_command
@@ -53,6 +54,13 @@ class Page(HTMLParser):
             self.links.append(found["href"])
         if tag in LOADS and LOADS[tag] in found and found.get("rel") != "canonical":
             self.loads.append(found[LOADS[tag]])
+
+
+def test_pictures_are_those_that_pages_show_and_the_script_makes():
+    texts = [path.read_text("utf-8") for path in (ROOT / "README.md", *DOCS.rglob("*.md"))]
+    shown = {name for text in texts for name in re.findall(r"img/([\w-]+)\.png", text)}
+    assert shown == {path.stem for path in (DOCS / "img").glob("*.png")}
+    assert shown == {name for name, *_ in screenshots.SHOTS}
 
 
 @pytest.fixture(scope="module")

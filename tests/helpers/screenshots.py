@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from browser import chromium, new_page, signed_in
+from browser import chromium, signed_in
 from small_home import DATA, ROOT, Server, dpserve, serving, until, write_files
 
 OUT = ROOT / "docs" / "img"
@@ -22,22 +22,22 @@ MOST_BYTES = 150_000
 HEIGHT = 1500  # of a picture at most: pages may be longer
 JOBS = (("lazybb", "0.5"), ("ebm", "0.9"), ("forest", "0.4"), ("bdpe", "0.7"), ("lazybb", "0.6"))
 LIGHT, DARK, PHONE = {}, {"dark": True}, {"phone": True, "dark": True}
-REFUSED = "text=does not fit >> visible=true"
+REFUSED, PLOT = "text=does not fit >> visible=true", "#plots[aria-busy=false] .plot svg"
 FORM = "/ui/jobs/new?dataset=adult&learner=lazybb&epsilon="
-# name, address, how, and what must be there before the picture is taken
+# name, address (of a part of a page: as much as the window shows), how, what is pressed once it is there, and what must
+# be there before the picture is taken
 SHOTS = (
-    ("overview", "/ui", LIGHT, "text=Newest jobs"),
-    ("dataset", "/ui/datasets/adult", LIGHT, "text=more jobs"),
-    ("dataset-dark", "/ui/datasets/adult", DARK, "text=more jobs"),
-    ("dataset-phone", "/ui/datasets/visits", PHONE, "text=more jobs"),
-    ("job-price", f"{FORM}0.4", LIGHT, "text=used before"),
-    ("job-refused", "/ui/jobs/new?dataset=visits&learner=forest&epsilon=0.95", DARK, REFUSED),
-    ("job-phone", "/ui/jobs/{job}", PHONE, "text=Certificate signed"),
-    ("models", "/ui/models", LIGHT, "h1"),
-    ("edit", "/ui/models/adult/edit?feature=age", LIGHT, ".picture .now"),
-    ("register", "/ui/drafts/{draft}", LIGHT, "text=Say what each column is"),
-    ("ledger", "/ui/ledger", LIGHT, "h1"),
-    ("audit-dark", "/ui/audit", DARK, "h1"),
+    ("overview", "/ui", LIGHT, "", "text=Newest jobs"),
+    ("dataset", "/ui/datasets/adult", LIGHT, "", "#fit + ul, .fit"),
+    ("job-price", f"{FORM}0.4", LIGHT, "", "text=used before"),
+    ("job-refused", "/ui/jobs/new?dataset=visits&learner=forest&epsilon=0.95", DARK, "", REFUSED),
+    ("job-phone", "/ui/jobs/{job}", PHONE, "", "text=Certificate signed"),
+    ("model-shapes", "/ui/models/adult-ebm#decides", LIGHT, "", PLOT),
+    ("model-what-if", "/ui/models/adult-ebm#whatif", LIGHT, "", ".answer .said"),
+    ("model-verify", "/ui/models/adult-ebm#verify", LIGHT, "#verify button:enabled", "#verify .verdict .good"),
+    ("edit", "/ui/models/adult-ebm/edit?feature=age", LIGHT, "", ".picture .now"),
+    ("register", "/ui/drafts/{draft}", LIGHT, "", "text=Say what each column is"),
+    ("ledger-entry", "/ui/ledger/{job}", LIGHT, "", ".ticks li.good"),
 )
 
 
@@ -98,15 +98,14 @@ def shoot(server: Server, job: int) -> None:
     OUT.mkdir(exist_ok=True)
     draft = brought(server)
     with chromium() as browser:
-        page = new_page(browser, server)
-        page.goto("/ui/login")
-        (OUT / "login.png").write_bytes(packed(page.screenshot()))
-        for name, path, how, waits in SHOTS:
+        for name, path, how, presses, waits in SHOTS:
             page = signed_in(browser, server, **how)
             page.goto(path.format(job=job, draft=draft))
+            if presses:
+                page.locator(presses).click()
             page.locator(waits).first.wait_for()
             page.wait_for_timeout(500)
-            content = packed(page.screenshot(full_page=True))
+            content = packed(page.screenshot(full_page="#" not in path))
             assert len(content) < MOST_BYTES, (name, len(content))
             (OUT / f"{name}.png").write_bytes(content)
             page.context.close()
@@ -117,6 +116,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch) / "home"
         assert dpserve(home, "init").returncode == 0
+        (home / "first-token").unlink()  # as its notice asks
         fill(home, Path(scratch))
         with serving(home, workers=1) as server:
             shoot(server, work(server))
