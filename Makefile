@@ -21,6 +21,7 @@ BENCH := .venv-bench
 DEPLOY := .venv-deploy
 FEDERATED := .venv-federated
 STORES := .venv-stores
+BILL := .venv-bill
 CLIENTS := .venv-clients
 MLFLOW := .venv-mlflow
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
@@ -33,7 +34,7 @@ EXTENSIONS := parties cluster platform
 FULL := --extra train --extra serve --extra bento --extra sklearn --extra client --extra postgres --extra notebook
 IMAGE := --extra train --extra doors --extra client --extra postgres --extra notebook -c requirements/dev.txt
 
-.PHONY: help install demo demo-local test wheel-test image-test federated-test stores-test clients-test mlflow-test lint lint-deploy format serve bench bench-utility bench-serving wheel docs lock clean
+.PHONY: help install demo demo-local test wheel-test image-test federated-test stores-test clients-test mlflow-test lint lint-deploy format serve bench bench-utility bench-serving wheel release recording docs lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name what; do printf '  make %-14s %s\n' "$$name" "$$what"; done
@@ -115,9 +116,22 @@ wheel: $(VENV)/dev.stamp ## Build what pip installs: dist/dpserve-VERSION-py3-no
 	@rm -rf build verify/build $(EXTENSIONS:%=extensions/%/build) dist.log serving/docs training/datasets/drafts/sample
 	@echo "pip install $$(echo dist/dpserve_verify-*.whl dist/dpserve_parties-*.whl dist/dpserve_cluster-*.whl dist/dpserve_platform-*.whl) \"$$(echo dist/dpserve-*.whl)[train,serve,client]\""
 
+# KEY: the maintainers' Ed25519 key, which only who releases has. DIGEST: of the image that was pushed (sha256:...).
+release: wheel $(BILL)/made.stamp ## Make what goes out, each file signed: wheels, bill of materials, image's digest (KEY=release.pem)
+	@test -n "$(KEY)" || { echo 'KEY=: name the key that signs: make release KEY=release.pem [DIGEST=sha256:...]' >&2; exit 2; }
+	@test -z "$$(git status --porcelain)" || { echo 'release: commit first, for each file says its commit' >&2; exit 2; }
+	@for each in run image; do $(BILL)/bin/cyclonedx-py requirements requirements/$$each.txt --pyproject pyproject.toml \
+		--output-reproducible --of JSON -o dist/dpserve-$$each.cdx.json; done
+	@test -z "$(DIGEST)" || echo "$(DIGEST)" | grep -xE 'sha256:[0-9a-f]{64}' > dist/image.digest
+	@$(BIN)/python deploy/release.py sign dist --key $(KEY) --commit "$$(git rev-parse HEAD)" \
+		--version "$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)"
+
 docs: $(VENV)/dev.stamp ## Build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
+
+recording: install ## Record the demo, as asciinema's players show it
+	@$(BIN)/python examples/record.py docs/img/demo.cast
 
 lock: $(VENV)/dev.stamp ## Pin again what pyproject.toml asks for (ARGS=--upgrade: newest versions)
 	$(LOCK) requirements/build.in $(FULL) --extra duckdb --extra stats --extra hsm --extra dask --extra dev $(ARGS) -o requirements/dev.txt
@@ -138,7 +152,7 @@ lock: $(VENV)/dev.stamp ## Pin again what pyproject.toml asks for (ARGS=--upgrad
 	$(subst pyproject.toml ,,$(LOCK)) deploy/lint/requirements.in $(ARGS) -o deploy/lint/requirements.txt
 
 clean: ## Remove .venv and everything that was built
-	rm -rf $(VENV) $(BENCH) $(BENCH)-serving $(DEPLOY) $(FEDERATED) $(STORES) $(CLIENTS) $(MLFLOW) deploy/lint/node_modules build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(BENCH)-serving $(DEPLOY) $(FEDERATED) $(STORES) $(CLIENTS) $(BILL) $(MLFLOW) deploy/lint/node_modules build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment of its own: the peers bring pandas and more. Its own .gitignore keeps it out of commits.
@@ -175,6 +189,12 @@ $(STORES)/made.stamp: requirements/stores.txt
 	@echo '*' > $(STORES)/.gitignore
 	@echo 'Installing requirements/stores.txt into $(STORES)'
 	@$(STORES)/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r requirements/stores.txt
+	@touch $@
+
+$(BILL)/made.stamp: requirements/build.txt
+	@$(PYTHON) -m venv --clear $(BILL)
+	@echo '*' > $(BILL)/.gitignore
+	@$(BILL)/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r requirements/build.txt
 	@touch $@
 
 $(CLIENTS)/made.stamp: requirements/clients.txt

@@ -59,7 +59,7 @@ def sign(payload: bytes, signer: Signer) -> bytes:
     """
     signed = signer.sign(pae(PAYLOAD_TYPE, payload))
     signature = signed.keyid, bytes.fromhex(signed.signature)
-    raw = _encode(_envelope_value(Envelope(payload, PAYLOAD_TYPE, (signature,))))
+    raw = spell(Envelope(payload, PAYLOAD_TYPE, (signature,)))
     verify(raw, {signer.public_key.keyid: _public_key(signer)})
     return raw
 
@@ -70,6 +70,11 @@ def parse(envelope: bytes) -> Envelope:
         return _parse(decode(envelope, ENVELOPE_LIMIT))
     except CanonicalError as error:
         raise CertificateInvalid(f"envelope: {error.message}") from error
+
+
+def spell(envelope: Envelope) -> bytes:
+    """Return the JSON of an envelope, as `parse` reads it."""
+    return _encode(_envelope_value(envelope))
 
 
 def verify(envelope: bytes, keys: Mapping[str, PublicKey]) -> bytes:

@@ -23,4 +23,4 @@ if (payloadType !== "application/vnd.in-toto+json") throw new Error(`payloadType
 const { subject, predicate } = JSON.parse(payload.toString("utf8"));
 const digest = createHash("sha256").update(readFileSync(modelPath)).digest("hex");
 if (subject.length !== 1 || subject[0].digest.sha256 !== digest) throw new Error("the statement is not about this model");
-console.log(JSON.stringify({ model: subject[0].name, epsilon: predicate.claim.epsilon }));
+console.log(JSON.stringify({ model: subject[0].name, epsilon: predicate.claim?.epsilon }));
