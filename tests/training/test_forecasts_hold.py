@@ -11,10 +11,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from ledgers import place
 from scipy.stats import binom
 
 from accountant.home import Home
+from accountant.ledger.families.records import HOLDOUT
 from dpserve_verify.privacy.budget import Budget, Relation
 from training.datasets.datasets import register
 from training.datasets.growing.append import append
@@ -23,7 +25,9 @@ from training.measuring.answers import answers
 from training.measuring.worth import evaluate
 from training.measuring.worth.public_rows import evaluate_rows
 from training.planning import plans
+from training.planning.counted_before import as_counted
 from training.requests import JobRequest, QueryRequest
+from training.rows.schema.schema import schema_of
 
 SCHEMA = """
 target: {{name: ill, classes: ["no", "yes"]}}
@@ -127,3 +131,39 @@ def test_what_is_forecast_comes_out_as_often_as_it_says(tmp_path):
     for figures in (counts, widths, models):
         assert sum(figures.right) >= figures.least(), figures
     assert sum(counts.in_half) < counts.least()
+
+
+def test_counts_of_each_block_stand_in_place_of_its_guess_and_no_plan_changes(tmp_path):
+    """A guess three times too large is put right, in both parts, by what was counted of each block; shares of classes
+    by a count of the target. Price, noise and rounds are what they were.
+    """
+    home, law = Home.init(place(tmp_path / "home")), np.random.default_rng(5)
+    (tmp_path / "d.yaml").write_text(SCHEMA.format(records=3000))
+    register(
+        home, "d", write_rows(law, 1000, 12, 0.1, tmp_path / "1.parquet"), tmp_path / "d.yaml",
+        Budget.of("50", "1e-6"), Relation.ADD_REMOVE, "record", holdout=Decimal("0.25"),
+    )  # fmt: skip
+    append(home, "d", write_rows(law, 800, 12, 0.1, tmp_path / "2.parquet"), "steward", 2400)
+
+    def known(dataset) -> tuple[int, tuple[float, ...]]:
+        schema = schema_of(home, dataset)
+        found = as_counted(home, dataset, plans.public_of(dataset, schema.question("ill"), Budget.of("1", "1e-6")))
+        return found.records, found.prevalence
+
+    def count(select: str, blocks: str) -> None:
+        job.measure(home, QueryRequest("d", select, "8", blocks=blocks), by="test")
+
+    learnt, aside = (home.ledger.dataset("d", None, part, "all") for part in (None, HOLDOUT))
+    asked = JobRequest("d", "lazybb", "0.5", blocks="all", evaluate="0.5")
+    before = plans.plan(home, asked)
+    assert (known(learnt), known(aside)) == ((4050, ()), (1350, ()))
+    count("select count(*) from d", "1")
+    assert known(learnt)[0] == pytest.approx(750 + 1800, abs=60), "the second block is a guess as before"
+    count("select count(*) from d", "2")
+    assert known(learnt)[0] == pytest.approx(1350, abs=60)
+    assert known(aside)[0] == pytest.approx(450, abs=20)
+    count("select ill, count(*) from d group by ill", "all")
+    assert known(learnt)[1] == pytest.approx((0.9, 0.1), abs=0.03)
+    after = plans.plan(home, asked)
+    assert (after.recipe, after.costs) == (before.recipe, before.costs)
+    assert after.expected.says != before.expected.says
