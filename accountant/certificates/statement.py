@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, distributions, version
+from importlib.metadata import Distribution, PackageNotFoundError, distributions, version
 from typing import Any
 
 from accountant.keys.private_keys import KeyStore
@@ -266,10 +267,21 @@ def list_if_short(items: list[Any]) -> list[Any] | None:
     return items if len(canonical.encode(items, STATEMENT_LIMIT * 64)) <= LISTED else None
 
 
+def _name_and_version(found: Distribution) -> str:
+    """Return what is installed, from the two lines that say it: a reader of mail takes a fifth of a training's time for
+    all of their headers.
+    """
+    head = (found.read_text("METADATA") or found.read_text("PKG-INFO") or "").partition("\n\n")[0]
+    words = dict(re.findall(r"(?m)^(Name|Version): *(\S+) *$", head))
+    if len(words) < 2:
+        words = {"Name": found.metadata["Name"], "Version": found.version}
+    return f"{words['Name']}=={words['Version']}".lower()
+
+
 @lru_cache(maxsize=1)
 def implementation() -> tuple[tuple[str, str], ...]:
     """List the versions that matter, and one digest over everything installed."""
-    installed = sorted({f"{found.metadata['Name']}=={found.version}".lower() for found in distributions()})
+    installed = sorted({_name_and_version(found) for found in distributions()})
     try:
         own = version("dpserve")
     except PackageNotFoundError:  # run from its sources

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from dataclasses import replace
 from decimal import Decimal
+from hashlib import sha256
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 import jsonschema
@@ -19,7 +21,8 @@ from ledgers import place
 from offices import Office, cosigned, dataset, witness_policy
 from securesystemslib.signer import CryptoSigner
 
-from accountant.certificates.statement import CONVERSIONS
+from accountant.certificates import statement as statement_module
+from accountant.certificates.statement import CONVERSIONS, implementation
 from accountant.home import Home
 from accountant.ledger.families.records import Unit
 from accountant.log.collect import keep
@@ -587,3 +590,23 @@ def test_the_documentations_commands_do_what_they_say(home, tmp_path):
     assert (tmp_path / "model" / "issuer.pem").read_text() == public_pem(home.keys.public_key("issuer")) + "\n"
     assert run(tmp_path / "model", "openssl pkey -pubin -in issuer.pem -noout").returncode == 0
     assert json.loads(run(tmp_path / "model", show).stdout) == statement(read_bundle(tmp_path / "model").envelope)
+
+
+def test_the_environment_is_what_the_installed_packages_say():
+    """Each by the lines of its metadata, which a reader of mail reads alike, and longer."""
+    found = {f"{each.metadata['Name']}=={each.version}".lower() for each in distributions()}
+    assert dict(implementation())["environment"] == sha256("\n".join(sorted(found)).encode()).hexdigest()
+
+
+class Odd(Distribution):
+    """A distribution whose metadata say a name in another way."""
+
+    def read_text(self, filename):
+        return "Metadata-Version: 2.1\nname: Folded\nVersion: 1.0\n\nName: other\n" if filename == "METADATA" else None
+
+    def locate_file(self, path):
+        raise NotImplementedError
+
+
+def test_metadata_that_say_it_otherwise_are_read_as_mail():
+    assert statement_module._name_and_version(Odd()) == "folded==1.0"
