@@ -69,6 +69,8 @@ PAGES = (
     ("Release made elsewhere", "/ui/datasets/adult/charge"),
     (PART + "what still fits in a dataset", "/ui/datasets/adult/fits"),
     ("Dataset of 1,000 jobs", "/ui/datasets/adult"),
+    ("For one person", "/ui/datasets/adult/person"),
+    ("For one person, signed", "/ui/datasets/adult/person/signed"),
     ("Jobs", "/ui/jobs"),
     ("Jobs of a dataset", "/ui/jobs?dataset=rows-0"),
     ("Job", "/ui/jobs/{job}"),

@@ -23,6 +23,9 @@ UNTIMED = {
     "/ui/models/{name}/bundle.zip",
     "/ui/drafts/{draft}",  # of a file that somebody brought
     "/ui/audit/ledger.zip",  # as long as the ledger
+    "/ui/sso",  # another's server answers, where there is one
+    "/ui/sso/back",
+    "/ui/sso/provider",
 }
 
 
