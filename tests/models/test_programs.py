@@ -254,6 +254,21 @@ def test_any_edges_and_any_texts(edges, values, more):
             check(ensemble, columns, Database(connection, "?", has_nan).answers(ensemble, columns))
 
 
+def test_a_collation_of_the_table_changes_nothing():
+    """SQLite compares a column as it was declared, unless a text is made of it."""
+    ensemble = AdditiveEnsemble(
+        (CategoricalFeature("t", ("a", "B ")),), "y", ("no", "yes"), None, 1.0, 0, ((9, 9, -9, -9),)
+    )
+    cells = ["a", "A", "a ", "B ", "b ", "B", ""]
+    with sqlite3.connect(":memory:") as connection:
+        for collation in ("NOCASE", "RTRIM"):
+            connection.execute(f"CREATE TABLE {collation} (t TEXT COLLATE {collation})")
+            connection.executemany(f"INSERT INTO {collation} VALUES (?)", [(cell,) for cell in cells])
+            query = program_file("sql", ensemble, to_onnx(ensemble, {}), HEAD, collation, ["t"]).decode()
+            found = {row[0]: row[1] for row in connection.execute(query).fetchall()}
+            assert [found[cell] for cell in cells] == list(wanted(ensemble, {"t": cells})[0])
+
+
 def test_whole_numbers_beyond_float64(database):
     """Columns of 64-bit integers are compared as the graph compares them: rounded to float64."""
     feature = NumericFeature("n", (2.0**53, 2.0**60))
