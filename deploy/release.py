@@ -4,7 +4,7 @@
     python deploy/release.py verify dist --key release.pub.pem
 
 A bundle holds an in-toto statement about one file, signed offline by a key of the maintainers: other tools verify it by
-the public key (cosign, @sigstore/verify, openssl). `verify` needs dpserve-verify alone.
+the public key (@sigstore/verify, openssl). `verify` needs dpserve-verify alone.
 """
 
 from __future__ import annotations
