@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.lines import read_lines
 from studies.accuracy import sequence
-from studies.defaults import auto, classes, forecast, rare, rare_of_many, tree_rule
+from studies.defaults import auto, classes, forecast, rare, rare_declared, rare_of_many, tree_rule
 from training.learners.boosting.defaults import TREES, TREES_OF_MANY, TREES_OF_MIXED
 from training.learners.choice import CATEGORIES_FROM, CURVES_UP_TO, FEW, MANY_CLASSES_FROM
 from training.learners.expected import GUESS, LEAST, REACHED
@@ -98,6 +98,7 @@ def test_a_rule_that_knows_the_cell_is_judged_on_splits_that_did_not_choose():
 def test_rare_classes_are_weighed_where_the_fits_say_so():
     found = rare.pairs(lines_of("rare.jsonl.gz"))
     assert rare.weighed(found, rare.FEWEST, rare.RARE) < rare.weighed(found, 1e12, rare.RARE)
+    assert rare_declared.report(lines_of("rare-declared.jsonl.gz")) in (forecast.HERE / "rare.md").read_text()
     cells = rare_of_many.cells_of(lines_of("rare-of-many.jsonl"))
     for name in rare_of_many.SETS:
         others = [held for cell, held in cells.items() if cell[0] != name]

@@ -20,7 +20,7 @@ from training.session.session import Public
 Integers = NDArray[np.int64]
 FINE = 20  # binary digits of a class's weight
 ONE = 1 << FINE
-RARE, FEWEST, ROOT = 0.05, 25.0, 0.5  # share, and rows x epsilon, of the rarer class: studies/defaults/rare.md
+RARE, FEWEST, MOST, ROOT = 0.05, 25.0, 500.0, 0.5  # share, and rows x epsilon, of the rarer class: studies/defaults
 UNEVEN, ENOUGH = 0.5, 100.0  # of three classes or more: share over an even one's, and the same rows, to weigh below
 
 
@@ -68,14 +68,14 @@ def check_balance(balance: float | None, public: Public) -> None:
 
 def balance_of(public: Public, strength: float) -> float:
     """Return the public rule of boosting by smooth reweighting: by the root of what would make classes alike, where the
-    rarest is rare, and has rows enough for this epsilon to tell something by; of three or more not so many that it does
-    well without.
+    rarest is rare, and has rows enough for this epsilon to tell something by, and not so many that it does well
+    without.
     """
     rarest, classes = min(public.prevalence, default=1.0), len(public.prevalence)
     signal = rarest * strength
     if classes > 2 and (rarest >= UNEVEN / classes or signal >= ENOUGH):
         return 0.0
-    return ROOT if rarest < RARE and signal >= FEWEST else 0.0
+    return ROOT if rarest < RARE and FEWEST <= signal < MOST else 0.0
 
 
 def class_weights(public: Public, balance: float | None) -> Balance | None:
