@@ -207,11 +207,11 @@ def _sql(ensemble: Exportable, model_bytes: bytes, head: Sequence[str], name: st
 
 def _column(feature: Feature) -> str:
     """Write what a row has for a feature. Of all numbers NaN alone is above 0 together with its negative, in databases
-    that have it. A text is joined with nothing, so that it is compared by its characters, whatever its column says.
+    that have it. What COALESCE gives is no column, and is compared by its characters, whatever its column says.
     """
     column = Sql().name(feature.name)
     if isinstance(feature, CategoricalFeature):
-        return f"COALESCE(CAST({column} AS TEXT), '') || ''"
+        return f"COALESCE(CAST({column} AS TEXT), '')"
     if isinstance(feature, BooleanFeature):
         return f"CASE WHEN {column} THEN 1 WHEN NOT {column} THEN 0 END"
     number = f"CAST({column} AS {DOUBLE})"
