@@ -127,7 +127,7 @@ def _ask(client: str, endpoint: str, **fields: str) -> Mapping[str, Any]:
         from authlib.common.errors import AuthlibBaseError
         from authlib.integrations.httpx_client import OAuth2Client
     except ModuleNotFoundError:
-        raise ServiceError(0, "not_installed", "single sign-on takes: pip install 'dpserve[sso]'") from None
+        raise ServiceError(0, "not_installed", "single sign-on takes: pip install 'dpserve-*.whl[sso]'") from None
     try:
         with OAuth2Client(client, token_endpoint_auth_method="none", timeout=TIMEOUT) as session:
             if "scope" in fields:
