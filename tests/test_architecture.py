@@ -40,6 +40,7 @@ PUBLIC_TRAINING = {
     "training.datasets.made_up",
     "training.datasets.opened",
     "training.finish.derive",
+    "training.jobs.attack",
     "training.jobs.job",
     "training.jobs.measured",
     "training.jobs.queue",
@@ -166,8 +167,8 @@ accountant/certificates: dpserve_verify(certificates formats keys privacy) accou
     privacy)
 accountant/home: dpserve_verify(. keys log system) accountant(. keys ledger log store store/migrations system)
 accountant/keys: dpserve_verify(. keys system) accountant(store system)
-accountant/ledger: dpserve_verify(. entries formats keys log privacy) accountant(. keys ledger/families log privacy
-    store system)
+accountant/ledger: dpserve_verify(. certificates entries formats keys log privacy) accountant(. keys ledger/families log
+    privacy store system)
 accountant/ledger/families: dpserve_verify(. formats log privacy) accountant(. log privacy store)
 accountant/log: dpserve_verify(. audit entries formats keys log privacy system) accountant(. keys store system)
 accountant/noise: dpserve_verify(. privacy) accountant(system)
@@ -188,7 +189,7 @@ models/profile: dpserve_verify(. certificates privacy) accountant(certificates) 
 models/programs: dpserve_verify(.) models(features onnx parts)
 models/store: dpserve_verify(. certificates formats keys log system) accountant(. certificates home keys ledger
     ledger/families system) models(explain features forms parts worth)
-models/worth: dpserve_verify(. certificates privacy) accountant(. certificates home ledger)
+models/worth: dpserve_verify(. certificates keys privacy) accountant(. certificates home ledger)
     models(explain features forms parts profile)
 training:
 training/calibration: dpserve_verify(. certificates privacy) accountant(privacy system) models(features forms onnx)
@@ -202,9 +203,9 @@ training/datasets/growing: dpserve_verify(. system) accountant(. home ledger led
     training(datasets rows/packed rows/schema rows/tables)
 training/finish: dpserve_verify(. certificates keys privacy system) accountant(. access certificates home ledger
     ledger/families system) models(edit forms onnx store) training(rows/schema)
-training/jobs: dpserve_verify(. formats privacy system) accountant(. access home ledger ledger/families system)
-    models(store) training(datasets datasets/growing finish kinds learners measuring/answers measuring/worth planning
-    requests rows/schema session)
+training/jobs: dpserve_verify(. certificates formats keys privacy system) accountant(. access certificates home ledger
+    ledger/families noise system) models(store worth) training(datasets datasets/growing finish kinds learners measuring
+    measuring/answers measuring/worth planning requests rows/partitions rows/schema rows/tables session)
 training/kinds: dpserve_verify(. certificates keys privacy system) accountant(. access certificates home ledger
     ledger/families system) models(answers forms profile worth) training(datasets finish learners measuring
     measuring/answers measuring/profile measuring/worth planning requests rows/partitions rows/schema session
@@ -234,7 +235,7 @@ training/notebook: dpserve_verify(. formats privacy) accountant(access home ledg
 training/planning: dpserve_verify(. certificates formats privacy system) accountant(. access certificates home ledger
     ledger/families privacy system) models(answers features forms parts store worth) training(calibration learners
     learners/ebm requests rows/packed rows/partitions rows/schema session tuning)
-training/requests: dpserve_verify(. privacy) accountant(. ledger/families) models(features)
+training/requests: dpserve_verify(. certificates privacy) accountant(. ledger/families) models(features)
 training/rows: dpserve_verify(.) accountant(home system)
 training/rows/kernels: accountant(system)
 training/rows/packed: dpserve_verify(. system) accountant(. system) models(features) training(rows/kernels)
@@ -343,6 +344,7 @@ MAY_DRAW = {
     "accountant/noise/one_of_k.py": {"os.urandom"},
     "accountant/noise/shares.py": {"os.urandom"},
     "accountant/keys/encrypted_pem.py": {"secrets"},
+    "accountant/ledger/attacks.py": {"os.urandom"},  # coins of canaries, who are nobody
     "accountant/keys/private_keys.py": ENTROPY,
     "serving/cli/agents.py": {"secrets"},  # seals plans
     "serving/process/tokens.py": ENTROPY,

@@ -106,11 +106,13 @@ class StatementKind(Generic[Predicate]):
         rule: what whoever verifies it knows of it.
         form: of the whole statement.
         folder: where finished statements of this kind lie in a home, each in one with its job's number.
+        release: what its claim is of.
     """
 
     rule: ClassVar[Rule]
     form: ClassVar[type[Form]]
     folder: ClassVar[str]
+    release: ClassVar[str] = "noisy counts"
 
     @property
     def word(self) -> str:
@@ -160,7 +162,7 @@ class StatementKind(Generic[Predicate]):
         predicate = {
             **figures,
             "rows": {**counted_rows(dataset, part), **rows},
-            "claim": {**claim_to_json(claim(spent, request.budget.delta), spent, dataset), "release": "noisy counts"},
+            "claim": {**claim_to_json(claim(spent, request.budget.delta), spent, dataset), "release": self.release},
             "mechanisms": spent.to_json(),
             "randomness": {"source": "operating system", "seeded": False},
             "implementation": dict(implementation()),

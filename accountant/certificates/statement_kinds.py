@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from accountant.certificates.answer import ANSWER
+from accountant.certificates.attack import ATTACK
 from accountant.certificates.profile import PROFILE
 from accountant.certificates.statement_kind import Place, StatementKind
 from accountant.certificates.worth import WORTH
 
-STATEMENTS: tuple[StatementKind[Any], ...] = (PROFILE, ANSWER, WORTH)
+STATEMENTS: tuple[StatementKind[Any], ...] = (PROFILE, ANSWER, WORTH, ATTACK)
 
 
 def kind_in(envelope: bytes) -> StatementKind[Any]:

@@ -14,12 +14,12 @@ from functools import lru_cache
 from typing import Any
 
 from dpserve_verify.audit import replay, replay_blocks, replay_budget
-from dpserve_verify.entries import access, campaigns, job_kinds, keys, learners, schedules
+from dpserve_verify.entries import access, attacks, campaigns, job_kinds, keys, learners, schedules
 from dpserve_verify.privacy import budget, filter, soundness
 
 _ROOMS = (
     *(replay, replay_blocks, replay_budget, access, campaigns, job_kinds, keys, learners),
-    *(schedules, budget, filter, soundness),
+    *(schedules, budget, filter, soundness, attacks),
 )
 _WRITE = json.JSONEncoder(separators=(",", ":")).encode
 _LIST, _TUPLE, _SET, _FROZEN, _MAP, _BYTES, _DECIMAL = "list", "tuple", "set", "frozenset", "map", "bytes", "decimal"

@@ -142,6 +142,8 @@ def _end(findings: Findings, tree: Tree, replay: Replay, heads: Heads, models: M
         replay.keys.end(tree.size)
     except DpserveError as error:
         findings.add(None, error.message)
+    for problem in replay.attacks.problems(replay.keys.revocations):
+        findings.add(None, problem)
     models.check_end(replay)
     if stored:
         stored.check_end(findings)

@@ -18,6 +18,7 @@ from dpserve_verify.audit.replay_made_from import Behind, Profiles
 from dpserve_verify.audit.replay_names import Names
 from dpserve_verify.audit.replay_person import person_total
 from dpserve_verify.entries.access import Rights
+from dpserve_verify.entries.attacks import Attacks
 from dpserve_verify.entries.campaigns import Campaigns
 from dpserve_verify.entries.datasets import Archive
 from dpserve_verify.entries.job_kinds import OF_DATASET, JobKind, read_kind
@@ -85,6 +86,7 @@ class Replay:
     profiles: Profiles = field(default_factory=Profiles)
     behind: Behind = field(default_factory=Behind)
     schedules: Schedules = field(default_factory=Schedules)
+    attacks: Attacks = field(default_factory=Attacks)
     keys: KeyRing = field(init=False)
     _keys: set[tuple[str, str]] = field(default_factory=set)
 
@@ -149,6 +151,7 @@ class Replay:
         self.learners.judge_reserved(seq, value)
         self.behind.judge(seq, value)
         self.schedules.judge_reserved(seq, value, self.access, self.books)
+        self.attacks.note_reserved(seq, value)
         costs = self.books.split(dataset, cost)
         total_claim = None
         if "whole" in value:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar, Generic, TypeVar
 
-from dpserve_verify.certificates import sentences
-from dpserve_verify.certificates.certificate import digest, in_log, recompute
+from dpserve_verify.certificates import attack, sentences
+from dpserve_verify.certificates.certificate import digest, in_log, plan_of, recompute
 from dpserve_verify.certificates.headline import headline_of, parts_of
 from dpserve_verify.certificates.predicate import (
     APART,
@@ -66,6 +66,7 @@ class Priced(Form):
     ledger: LedgerForm
     model: Certified | None = form_field(default=None)
     against: Certified | None = form_field(default=None)
+    attack: attack.AttackForm | None = form_field(default=None)
 
     PARTS: ClassVar[Mapping[str, type[Form]]] = {"rows": PricedRows, "model": Certified, "against": Certified}
 
@@ -90,15 +91,21 @@ class Rule:
 
     def bound_fields(self, name: str, sha256: str, predicate: Any) -> dict[str, Any]:
         """Return what its entry says beside statement and job. `name`, `sha256`: what the statement is about."""
-        return {"model": sha256, "name": name} if self.about_model else {"dataset": predicate.rows.dataset}
+        bound = {"model": sha256, "name": name} if self.about_model else {"dataset": predicate.rows.dataset}
+        if self is not ATTACK:
+            return bound
+        found = predicate.attack
+        return {**bound, "started": found.started, "coins": attack.commitment(found.secret, found.coins)}
 
     def check(self, predicate: Any, entry: int, trust: PublicKeys) -> None:
         """Raise CertificateInvalid where a certificate stands after the statement, or that of the model was revoked."""
         if not self.about_model:
             return
-        if predicate.model is None:
-            raise CertificateInvalid("predicate.model: Field required")
-        certified = [each.certificate for each in (predicate.model, predicate.against) if each is not None]
+        for name in ("model", *(("attack",) if self is ATTACK else ())):
+            if getattr(predicate, name) is None:
+                raise CertificateInvalid(f"predicate.{name}: Field required")
+        others = (predicate.model, getattr(predicate, "against", None))
+        certified = [each.certificate for each in others if each is not None]
         if max(certified) >= entry:
             raise CertificateInvalid("ledger: certificate and reservation must stand before the statement")
         if predicate.model.certificate in trust.revoked:
@@ -108,7 +115,8 @@ class Rule:
 WORTH = Rule("worth", "statement of worth", "https://dpserve/model-worth/v1", "evaluated", about_model=True)
 PROFILE = Rule("profile", "profile", "https://dpserve/dataset-profile/v1", "profiled")
 ANSWER = Rule("answer", "answer", "https://dpserve/query-answer/v1", "profiled")
-RULES = {rule.url: rule for rule in (PROFILE, ANSWER, WORTH)}
+ATTACK = Rule("attack", "attack", "https://dpserve/model-attack/v1", "attacked", about_model=True)
+RULES = {rule.url: rule for rule in (PROFILE, ANSWER, WORTH, ATTACK)}
 
 
 Predicate = TypeVar("Predicate", bound=Any)  # has rows, claim, mechanisms and ledger
@@ -197,6 +205,8 @@ def verify_stated(
         raise CertificateInvalid("subject: the file's bytes are not those the statement speaks of")
     rule.check(predicate, parsed.index, trust)
     epsilon, delta = recompute(predicate.claim, predicate.mechanisms, predicate.rows.weight)
+    if rule is ATTACK:
+        attack.check(predicate.attack, plan_of(predicate.mechanisms), epsilon, delta)
     try:
         sentences.check(body["predicate"])
     except (LookupError, TypeError, AttributeError) as error:  # of a signed statement that has not its form

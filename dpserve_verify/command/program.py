@@ -145,7 +145,7 @@ def _verify_model(asked: argparse.Namespace) -> Answer:
 def _vouched_worths(folder: Path, keys: PublicKeys) -> set[str]:
     """Verify each statement of what the folder's model is worth. Return the names of these files and their proofs."""
     model, vouched = _read(folder / "model.onnx", BESIDE[""]), set[str]()
-    for path in sorted(folder.glob(f"worth-*{STATEMENT}")):
+    for path in sorted((*folder.glob(f"worth-*{STATEMENT}"), *folder.glob(f"attack-*{STATEMENT}"))):
         verify_stated(*_with_proof(path), keys, about=model)
         vouched |= {path.name, _proof_of(path).name}
     return vouched

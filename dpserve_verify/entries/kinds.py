@@ -10,6 +10,7 @@ from typing import Any, get_args, get_type_hints
 
 from dpserve_verify.entries import (
     access,
+    attacks,
     budgets,
     campaigns,
     datasets,
@@ -24,7 +25,7 @@ from dpserve_verify.entries.entry import EntryForm
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.formats.forms import NotOfTheForm, tagged_schema
 
-_ROOMS = (keys, datasets, budgets, jobs, statements, models, access, schedules, campaigns, learners)
+_ROOMS = (keys, datasets, budgets, jobs, statements, models, access, schedules, campaigns, learners, attacks)
 _CLASSES = [
     each
     for room in _ROOMS

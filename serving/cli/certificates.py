@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from accountant.certificates.answer import ANSWER, Answer, AnswerPredicate
+from accountant.certificates.attack import ATTACK, Attack
 from accountant.certificates.deployments import record, to_yaml
 from accountant.certificates.profile import PROFILE, Profile
 from accountant.certificates.statement_kinds import kind_in
@@ -165,6 +166,9 @@ def _verify(
     if path.is_dir():
         loaded, statements = load_verified(path, trust, policy), sorted(path.glob("worth-*.dsse.json"))
         worths = [_read_worth(statement, trust, loaded.bundle.onnx) for statement in statements]
+        statements += (attacks := sorted(path.glob("attack-*.dsse.json")))
+        for statement in attacks:
+            ATTACK.verify(*proof_beside(statement), trust, loaded.bundle.onnx)
         vouched = {name.name for statement in statements for name in (statement, _proof_of(statement))}
         if worths and loaded.bundle.card == with_worth(
             loaded.travelling.card, [statement.form for statement in worths]
@@ -242,10 +246,18 @@ def _shown_worth(found: Worth) -> tuple[dict[str, Any], str]:
     return {"model": found.name}, f"what {found.name} is worth: {line}"
 
 
+def shown_attack(found: Attack) -> tuple[dict[str, Any], str]:
+    """Say what a verified attack shows."""
+    shown = found.form.attack
+    line = f"{shown.right} of {len(shown.guessed_in + shown.guessed_out)} guesses right, epsilon at least"
+    return {"model": found.name}, f"the attack on {found.name}: {line} {shown.least_epsilon}"
+
+
 _SHOWN: dict[str, Callable[[Any], tuple[dict[str, Any], str]]] = {
     PROFILE.word: _shown_rows,
     ANSWER.word: _shown_rows,
     WORTH.word: _shown_worth,
+    ATTACK.word: shown_attack,
 }
 
 

@@ -28,6 +28,7 @@ from serving.cli.terminal import (
     check_out,
     note,
     note_more,
+    paint,
     show,
     show_busy,
     show_progress,
@@ -152,6 +153,9 @@ def evaluate(
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Write a report: .html, .json, .csv, .parquet.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost; spend nothing.")] = False,
+    attack: Annotated[
+        bool, typer.Option("--attack", help="Attack its claim, as was registered with its training. Free.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Measure how good a model is: on private rows at a price, or on rows of yours.
@@ -165,9 +169,14 @@ def evaluate(
     dpserve evaluate adult@2 --against adult@1 --dataset adult --epsilon 0.25
     dpserve evaluate adult --dataset adult --epsilon 0.25 --group sex
     dpserve evaluate adult --data public.parquet --out report.html
+    dpserve evaluate adult --attack
     """
     check_out(out, (".html", ".json", ".csv", ".parquet"))
     name = given["model"]
+    if attack:
+        if len(given) > 1 or data is not None or plan or out is not None:
+            raise InputError("attack: its protocol was registered with the training; give --attack alone")
+        return show_attack(name, json)
     if data is not None and len(given) == 1 and not plan:
         return _evaluate_rows(name, data, schema, out, public, json)
     if data is not None or not {"dataset", "epsilon"} <= given.keys():
@@ -192,6 +201,32 @@ def evaluate(
         )
     show(json, body, worth_text(body["worth"]))
     note(f"{left_words(body['left'], 'evaluation')}. Signed: {body['statement']}")
+
+
+def show_attack(name: str, json: bool) -> None:
+    """Make the attack that was registered, and show it. Exit code 4 where it is above the claim."""
+    with show_busy(f"attacking {name}"):
+        body = backend().measurements.attack(name)
+    show(json, body, attack_text(body))
+    if body["refuted"]:
+        raise typer.Exit(4)
+
+
+def attack_text(body: dict[str, Any]) -> str:
+    """Describe what an attack shows in lines for people."""
+    percent = f"{float(body['level']) * 100:g} %"
+    verdict = paint("ABOVE THE CLAIM: do not rely on it", "bad") if body["refuted"] else "not above the claim"
+    lines = [
+        ("attack", f"{body['right']} of {body['guesses']} guesses right, about {body['canaries']} canaries"),
+        (
+            "epsilon",
+            f"at least {body['epsilon']['least']} (with {percent}); at most {body['epsilon']['claimed']} by proof",
+        ),
+        ("rho", f"at least {body['rho']['least']}; at most {body['rho']['claimed']}"),
+        ("verdict", verdict),
+        ("signed", f"entry {body['entry']}, {body['statement']}"),
+    ]
+    return align_columns(lines)
 
 
 def _evaluate_rows(name: str, data: Path, schema: Path | None, out: Path | None, public: bool, json: bool) -> None:

@@ -30,6 +30,7 @@ from models.parts.answers import before
 from models.store import placing
 from models.store.bundle import CHAMPION, ModelStore
 from models.store.since import growth_since
+from models.worth.attacks import attack_of, attack_words
 from models.worth.stated import report_of
 from models.worth.statements import is_cover, judgements, mark, pick_judgement, worths
 from serving.http.compression import pack
@@ -321,6 +322,7 @@ def _context(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
         "classes": [str(label) for label in ensemble.classes],
         "target": ensemble.target,
         **_worth_of(home, certificate.issued, form, ensemble.classes),
+        "attack": None if (body := attack_of(home, certificate.reservation)) is None else attack_words(body),
         "files": [{"name": name, "size": len(raw), "says": SAYS[name]} for name, raw in files.content(served).items()],
     }
 

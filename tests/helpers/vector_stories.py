@@ -19,7 +19,15 @@ from ledgers import advance, hexes, plan, registration, request, reserve, unjudg
 from accountant.access import grants, key_life, tokens
 from accountant.access.grants import Grant
 from accountant.home import Home
-from accountant.ledger import block_appending, campaigns, evaluations, learner_admissions, model_names, schedules
+from accountant.ledger import (
+    attacks,
+    block_appending,
+    campaigns,
+    evaluations,
+    learner_admissions,
+    model_names,
+    schedules,
+)
 from accountant.ledger.archive import archive
 from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.comparisons import REGISTER, Comparison, record_comparison
@@ -431,6 +439,24 @@ def learners_of_others(home: Home) -> None:
         ledger.start(waits, "owner:1:1", 60.0)  # which gives it back
     again = learner_admissions.admit(ledger, replace(text, report=hexes("another report"))).seq
     advance(ledger, reserve(ledger, outside(text, again)).seq, "started")
+
+
+@story
+def attacked(home: Home) -> None:
+    """Registered attacks: not begun, begun, stated, and one that shows more than is claimed."""
+    home.ledger.register(registration())
+    keyid = home.keys.signer("issuer").public_key.keyid
+    for stage in range(4):
+        seq = reserve(home.ledger, ask("adult", "0.2", attack=40), SMALL).seq
+        advance(home.ledger, seq, "issued")
+        if stage:
+            coins = hexes(f"coins {seq}")
+            with home.ledger.log.writing() as writer:
+                started = writer.append(attacks.STARTED, reservation=seq, coins=coins, by="steward")
+        if stage > 1:
+            found = {"started": started, "coins": coins}
+            attacks.enter(home.ledger, seq, hexes(f"attack {seq}"), found, stage > 2, keyid)
+    key_life.revoke(home, int(home.ledger.job(seq).issued or 0), "steward", "its attack shows more than it claims")
 
 
 @story

@@ -15,11 +15,12 @@ from accountant.ledger.families.left import left, roomiest
 from accountant.ledger.families.records import ENTERED, Request
 from accountant.ledger.families.refusal import refusal
 from accountant.ledger.learner_admissions import ADMITTED_BY
+from dpserve_verify.certificates.attack import FEWEST
 from dpserve_verify.certificates.releases import kinds_of
 from dpserve_verify.certificates.vouched import word_of
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import decimal_string
-from dpserve_verify.privacy.budget import Budget, check_name, from_nano, nano
+from dpserve_verify.privacy.budget import Budget, Relation, check_name, from_nano, nano
 from dpserve_verify.privacy.filter import Price
 from models.parts.forecast import Forecast
 from models.store.standing import Standing
@@ -171,6 +172,8 @@ def request_of(home: Home, dataset: Dataset, asked: JobRequest) -> tuple[Request
     if asked.public is not None:
         why = {CHOSEN: starts.WHY} if name == AUTO else {}
         name, given = starts.resolve_job(home, asked)
+    if asked.attack:
+        require_attackable(dataset, name, asked)
     if name in OF_OTHERS:
         if asked.tuning is not None:
             raise InputError(f"learner={name}: learners of others are not tuned privately; leave the grid out")
@@ -198,6 +201,20 @@ def request_of(home: Home, dataset: Dataset, asked: JobRequest) -> tuple[Request
         registered=dataset.seq,
         **{name: getattr(asked, name) for name in ENTERED if name in CARRIED},
     ), learner
+
+
+def require_attackable(dataset: Dataset, name: str, asked: JobRequest) -> None:
+    """Raise InputError where no attack is proved to bound what the job would release."""
+    fails = (
+        (asked.attack < FEWEST, f"{asked.attack} canaries", f"take {FEWEST} at least"),
+        (asked.tuning is not None, "a tuned job", "leave the grid out"),
+        (name in OF_OTHERS, "a learner of others", "take one of dpserve's"),
+        (dataset.registration.relation is Relation.REPLACE_ONE, "a dataset under replace-one", "leave it out"),
+        (dataset.registration.weight is not None, "rows with weights", "leave it out"),
+    )
+    for holds, what, remedy in fails:
+        if holds:
+            raise InputError(f"attack: none can be registered with {what}; {remedy}")
 
 
 def _target(home: Home, dataset: Dataset, asked: str | None) -> str | None:

@@ -73,6 +73,10 @@ class Measurements(ABC):
         """
 
     @abstractmethod
+    def attack(self, name: str) -> Body:
+        """Make the attack that was registered with the training of a model; return what it shows."""
+
+    @abstractmethod
     def evaluate_rows(self, name: str, data: Path, schema: Path | None, public: bool) -> Report:
         """Evaluate a model for nothing on rows that are nobody's secret.
 
@@ -154,6 +158,14 @@ class Bundles(ABC):
     @abstractmethod
     def growth_since(self, model: OpenedModel) -> Sequence[str]:
         """Return sentences on how its dataset grew since its certificate was issued; none where it did not."""
+
+    def attack(self, model: OpenedModel) -> Body | None:
+        """Return how the attack stands that was registered with its training; None where that is not known here."""
+        return None
+
+    def signed_attacks(self, model: OpenedModel) -> list[tuple[int, bytes, bytes]]:
+        """Return the job, envelope and proof of that attack, where its statement is here."""
+        return []
 
     @abstractmethod
     def statements(self, model: OpenedModel) -> list[Body]:

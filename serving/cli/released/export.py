@@ -107,6 +107,8 @@ def _write_files(
     write_bundle(out.absolute(), replace(bundle, card=card))
     for job, envelope, proof in signed:
         more |= {f"worth-{job}.dsse.json": envelope, f"worth-{job}.tlog-proof": proof}
+    for job, envelope, proof in bundles.signed_attacks(opened):
+        more |= {f"attack-{job}.dsse.json": envelope, f"attack-{job}.tlog-proof": proof}
     for name, content in more.items():
         write_new(out.absolute() / name, content, PUBLIC)
     return [*FILES, *more]

@@ -10,6 +10,7 @@ import typer
 from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
 from models.features.features import number_text
+from models.worth.attacks import attack_words
 from models.worth.words import short_worth
 from serving.cli.backend import backend
 from serving.cli.certificates import show_page, show_record
@@ -58,6 +59,7 @@ def show_model(
     body: dict[str, Any] = {"model": opened.reference, "target": ensemble.target, "classes": list(ensemble.classes)}
     body["target_range"] = ensemble.target_range
     claim, statements = verified.certificate.to_json(), bundles.statements(opened)
+    attack = bundles.attack(opened)
     ends = ensemble.target_range
     interval = f"a number from {number_text(ends[0])} to {number_text(ends[1])}" if ends else ""
     lines = [
@@ -70,7 +72,9 @@ def show_model(
             ("worth", f"{short_worth(statement)}; {statement['part']} rows of {statement['dataset']}")
             for statement in statements
         ),
+        *([("attack", attack_words(attack))] if attack else []),
         *([("folder", opened.folder)] if opened.folder else []),
     ]
     details = {"features": features, "certificate": claim, "worth": statements, "folder": opened.folder}
+    details |= {"attack": attack} if attack else {}
     show(json, body | details, align_columns(lines))

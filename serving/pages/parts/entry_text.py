@@ -328,6 +328,8 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
             "bound here to the model's bytes."
         ),
     ),
+    "attack-started": ("run", "attack begun", lambda value: f"The attack registered with job {value['reservation']}."),
+    "attacked": ("good", "attack stated", lambda value: f"What the attack on model {value['name']} shows was signed."),
     "profiled": (
         "good",
         "dataset profiled",

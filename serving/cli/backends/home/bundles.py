@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from accountant.certificates.attack import ATTACK
 from accountant.certificates.worth import WORTH
 from accountant.home import Home
 from accountant.log.stored_proofs import inclusion
@@ -16,6 +17,7 @@ from models.store.bundle import ModelStore
 from models.store.loading import OpenedModel
 from models.store.placing import open_in
 from models.store.since import growth_since
+from models.worth.attacks import attack_of
 from models.worth.statements import worths
 from serving.cli.backends.abstract import Body, Bundles
 
@@ -54,3 +56,13 @@ class HomeBundles(Bundles):
         """Return the same as it was signed."""
         home = Home.open()
         return [(body["job"], *WORTH.open(home, body["job"])[:2]) for body in self.statements(model)]
+
+    def attack(self, model: OpenedModel) -> Body | None:
+        """Return how the attack stands that was registered with its training, by the ledger."""
+        return attack_of(Home.open(), model.verified.certificate.reservation)
+
+    def signed_attacks(self, model: OpenedModel) -> list[tuple[int, bytes, bytes]]:
+        """Return the same as it was signed."""
+        place = ATTACK.place(Home.open(), job := model.verified.certificate.reservation)
+        names = (ATTACK.envelope_file, ATTACK.proof_file)
+        return [(job, *((place / name).read_bytes() for name in names))] if place.is_dir() else []  # type: ignore[list-item]

@@ -18,6 +18,7 @@ from serving.cli.backends.user import require_access, this_user
 from training.jobs import job
 from training.kinds.registry import stated_steps
 
+attacks = later("training.jobs.attack")
 synthetic_rows = later("training.measuring.profile.synthetic_rows")
 public_rows = later("training.measuring.worth.public_rows")  # loads scikit-learn
 
@@ -37,6 +38,12 @@ class HomeMeasurements(Measurements):
         envelope, _, stated, found = steps.read(home, body["job"], getattr(asked, "select", None))
         file = kind_in(envelope).file(home, body["job"])
         return body | {steps.kind.word: found, "statement": str(file)}, stated
+
+    def attack(self, name: str) -> Body:
+        """Attack on made-up rows, by the steward, who holds the keys that sign it."""
+        home = Home.open()
+        require_access(home, "steward")
+        return dict(attacks.attack(home, name, this_user()))
 
     def evaluate_rows(self, name: str, data: Path, schema: Path | None, public: bool) -> Report:
         """Evaluate on rows that are nobody's secret."""

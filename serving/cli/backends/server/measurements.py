@@ -50,6 +50,10 @@ class ServerMeasurements(Measurements):
             job = dict(service.job(answer["job"]).raw)
         return job | {kind.word: found, "statement": f"/v1/{path}/{answer['job']}"}, stated
 
+    def attack(self, name: str) -> Body:
+        """Refuse: the steward attacks where the home is; what was stated is shown by `model show`."""
+        raise InputError("attack: works where the home is, whose keys sign it; dpserve model show says what it showed")
+
     def evaluate_rows(self, name: str, data: Path, schema: Path | None, public: bool) -> Report:
         """Refuse: a server takes no rows, and here nobody can tell whether they stand in one of its datasets."""
         raise InputError(

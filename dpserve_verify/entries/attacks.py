@@ -1,0 +1,95 @@
+"""Attacks by canaries that a training registered: begun once, and stated once, so that no result can be chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from dpserve_verify.entries.entry import EntryForm, Hex, Index, Mark, Text
+from dpserve_verify.formats.forms import form_field
+from dpserve_verify.privacy.soundness import require
+
+if TYPE_CHECKING:
+    from dpserve_verify.audit.replay import JobState, Replay
+
+
+class AttackForm(EntryForm):
+    """An entry about the attack on what a job made."""
+
+    generation: ClassVar[int] = 46
+
+    reservation: Index = form_field(about="the job that made the model, and registered the attack")
+    coins: Hex = form_field(about="sha256 of a secret and the coins: which canaries are in")
+
+    def require_job(self, replay: Replay) -> JobState:
+        """Return the job, whose attack was registered. LedgerInvalid where there is none such, or no model yet."""
+        job, at = replay.job(self.reservation), self.reservation
+        require(at in replay.attacks.registered, f"job {at}: no attack was registered with it", "wrong_state", job=at)
+        require(job.issued is not None, f"job {at}: has made no model yet", "wrong_state", job=at)
+        return job
+
+
+class AttackStarted(AttackForm):
+    """An attack begins: its coins are drawn, and fixed by a digest, before anything is released."""
+
+    type: Literal["attack-started"]
+    by: Text
+
+    def judge(self, replay: Replay, seq: int) -> None:
+        """Judge it, as `EntryForm.judge`."""
+        self.require_job(replay)
+        begun = replay.attacks.begun.get(self.reservation)
+        once = f"job {self.reservation}: its attack was begun by entry {begun and begun[0]}, and is made once"
+        require(begun is None, once, "wrong_state", job=self.reservation)
+        replay.attacks.begun[self.reservation] = seq, self.coins
+
+
+class Attacked(AttackForm):
+    """An attack was stated: what it shows to be the least privacy loss."""
+
+    type: Literal["attacked"]
+    started: Index
+    statement: Hex
+    model: Hex
+    name: str
+    refuted: Mark | None = form_field(absent=True, about="a lower bound is above the claim")
+
+    def judge(self, replay: Replay, seq: int) -> None:
+        """Judge it, as `EntryForm.judge`."""
+        job, attacks = self.require_job(replay), replay.attacks
+        begun = attacks.begun.get(self.reservation)
+        require(begun == (self.started, self.coins), "started: must be the entry that began it, with the same coins")
+        require(self.reservation not in attacks.stated, f"job {self.reservation}: its attack was stated", "wrong_state")
+        same = self.name == job.model and self.model == replay.models[job.issued or 0][1].hex()
+        require(same, f"model: must be that of entry {job.issued}")
+        attacks.stated[self.reservation] = seq
+        if self.refuted:
+            attacks.refuted[seq] = job.issued or 0
+
+
+@dataclass
+class Attacks:
+    """By job: how many canaries its attack was registered with, the entry that began it with its coins, and the entry
+    that states it; and of each entry that states more loss than was claimed, the certificate.
+    """
+
+    registered: dict[int, int] = field(default_factory=dict)
+    begun: dict[int, tuple[int, str]] = field(default_factory=dict)
+    stated: dict[int, int] = field(default_factory=dict)
+    refuted: dict[int, int] = field(default_factory=dict)
+
+    def note_reserved(self, seq: int, value: Mapping[str, Any]) -> None:
+        """Note the attack that a `reserved` entry registers."""
+        if "attack" in value:
+            registers = not value.keys() & {"evaluates", "profile", "contributes"}
+            require(registers, "attack: is of a job that makes a model")
+            self.registered[seq] = value["attack"]
+
+    def problems(self, revoked: Container[int]) -> list[str]:
+        """Return a line for each certificate that an attack refutes, and that was not revoked."""
+        return [
+            f"entry {at}: an attack shows more privacy loss than the certificate of entry {issued} claims; revoke it"
+            for at, issued in self.refuted.items()
+            if issued not in revoked
+        ]
