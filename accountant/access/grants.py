@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from shlex import quote
 
 from sqlalchemy import ColumnElement, Connection, insert, select, update
 
@@ -178,7 +179,7 @@ class Access:
         takes = " or ".join(dict.fromkeys([*needs, "admin"]))
         return Forbidden(
             f"scope: {self.principal} has {list(self.scopes)}; this takes {takes} on {on}. Whoever has admin can grant "
-            f"it: dpserve grant add --principal {self.principal} --scope {needs[0]}{option}",
+            f"it: dpserve grant add --principal {quote(self.principal)} --scope {needs[0]}{option}",
             needs=needs,
             on=dict(named) or EVERYTHING,
         )

@@ -53,7 +53,7 @@ class ServingState:
         self.figures = JobFigures()
         self.history = History()
         self.stopping = False
-        self.sign_on = _sign_on(settings.sso)
+        self.sign_on = None if not settings.sso else checker_of(settings.sso)
         self._stopping = os.environ.get("DPSERVE_STOPPING", "")
         self.certificate_end = float(os.environ.get(CERTIFICATE_END) or 0)  # 0: it serves none
         self.root = int(os.environ.get(WORKER_PARENT) or os.getpid())  # `dpserve serve`, which began this one
@@ -239,10 +239,8 @@ class ServingState:
                     await task
 
 
-def _sign_on(setting: str) -> SingleSignOn | None:
-    """Return what checks tokens of the provider; None where there is none, and nothing is loaded."""
-    if not setting:
-        return None
+def checker_of(setting: str) -> SingleSignOn:
+    """Return what checks tokens of the provider that a setting names; loaded where there is one."""
     from serving.process.config.provider import Provider
     from serving.process.sso import SingleSignOn
 
