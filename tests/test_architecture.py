@@ -298,7 +298,7 @@ serving/cli/released: dpserve_verify(. certificates keys system) accountant(. sy
     programs store worth) serving(cli operations)
 serving/http: dpserve_verify(. formats) accountant(. access home ledger/families system) training(planning)
     serving(process process/config process/watch wire)
-serving/operations: dpserve_verify(. certificates entries privacy) accountant(. access audit home ledger
+serving/operations: dpserve_verify(. entries privacy) accountant(. access home ledger
     ledger/families log store system)
     models(edit explain features forms parts store) training(finish planning requests) serving(http process
     process/watch rest wire) dpserve(.)
