@@ -164,10 +164,10 @@ def _with_proof(path: Path) -> tuple[bytes, str]:
 def _verify_statement(asked: argparse.Namespace) -> Answer:
     path, keys = asked.path, _keys(asked.trust)
     if is_person(envelope := _read(path, BESIDE[STATEMENT])):
-        told = verify_person(envelope, keys, None if asked.ledger is None else entries_of(asked.ledger))
+        statement = verify_person(envelope, keys, None if asked.ledger is None else entries_of(asked.ledger))
         checked = LEDGER_TOO if asked.ledger is None else AGAIN
-        body = {"ok": True, **told.to_json(), "problems": [], "ledger": checked}
-        return body, f"{to_text(told.page)}\nverified: {checked}"
+        body = {"ok": True, **statement.to_json(), "problems": [], "ledger": checked}
+        return body, f"{to_text(statement.page)}\nverified: {checked}"
     found = verify_stated(*_with_proof(path), keys)
     look = Look(_config_folder() / "checkpoints", asked.witnesses, asked.consistency)
     history, line = look.at(path, keys)
