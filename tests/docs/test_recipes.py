@@ -252,7 +252,7 @@ WALKS = {
         4: (
             "dpserve_verify/certificates/stated.py",
             ("RULES = {", 'COUNT = Rule("count", "count", "https://dpserve/dataset-count/v1", "counted")\nRULES = {'),
-            ("in (PROFILE, ANSWER, WORTH)", "in (PROFILE, ANSWER, WORTH, COUNT)"),
+            ("in (PROFILE, ANSWER, WORTH, ATTACK)", "in (PROFILE, ANSWER, WORTH, ATTACK, COUNT)"),
         ),
         5: ("accountant/certificates/count.py", ("", COUNT_STATEMENT)),
         6: ("training/kinds/count_steps.py", ("", COUNT_STEPS)),
