@@ -45,6 +45,9 @@ class Named:
 
 
 def install() -> None:
+    import pandas  # which pyarrow loads where it is there, and whose C code dies of a clock of another class
+
+    assert pandas
     datetime.datetime = Standing
     import numpy as np
 

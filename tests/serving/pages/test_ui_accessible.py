@@ -46,7 +46,7 @@ pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
 
 # Parts of pages, which are asked for by a page that holds them, an address that leads to another, and Swagger's page,
 # which is another's.
-PARTS = {"/ui/", "/api", "/ui/drafts/meaning", "/ui/datasets/{name}/fits"} | {
+PARTS = {"/ui/", "/api", "/ui/drafts/meaning", "/ui/datasets/{name}/fits", "/ui/sso", "/ui/sso/back"} | {
     f"/ui/jobs/{part}" for part in ("price", "parameters", "blocks")
 }
 # Every other page, at an address where there is something on it.
