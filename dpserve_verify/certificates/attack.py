@@ -22,8 +22,8 @@ Canary = Annotated[int, Limits(low=0, high=MOST - 1)]
 
 
 def guesses_of(canaries: int) -> int:
-    """Return of how many canaries it is guessed: three of ten, by the public rule that was chosen for its power."""
-    return 3 * canaries // 10 // 2 * 2
+    """Return of how many canaries it is guessed: one of ten, an even number, which has the most power."""
+    return canaries // 20 * 2
 
 
 class AttackForm(Form):

@@ -15,7 +15,6 @@ from accountant.ledger.families.left import left, roomiest
 from accountant.ledger.families.records import ENTERED, Request
 from accountant.ledger.families.refusal import refusal
 from accountant.ledger.learner_admissions import ADMITTED_BY
-from dpserve_verify.certificates.attack import FEWEST
 from dpserve_verify.certificates.releases import kinds_of
 from dpserve_verify.certificates.vouched import word_of
 from dpserve_verify.errors import InputError
@@ -206,7 +205,6 @@ def request_of(home: Home, dataset: Dataset, asked: JobRequest) -> tuple[Request
 def require_attackable(dataset: Dataset, name: str, asked: JobRequest) -> None:
     """Raise InputError where no attack is proved to bound what the job would release."""
     fails = (
-        (asked.attack < FEWEST, f"{asked.attack} canaries", f"take {FEWEST} at least"),
         (asked.tuning is not None, "a tuned job", "leave the grid out"),
         (name in OF_OTHERS, "a learner of others", "take one of dpserve's"),
         (dataset.registration.relation is Relation.REPLACE_ONE, "a dataset under replace-one", "leave it out"),

@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, StrictBool, StrictInt, StrictStr
 from pydantic.dataclasses import dataclass
 
-from dpserve_verify.certificates.attack import MOST
 from training.requests.base import CLOSED, Checked, Control, Option, request_fields
 from training.requests.fields import (
     Blocks,
+    Canaries,
     Delta,
     Epsilon,
     Figures,
@@ -91,8 +91,7 @@ class JobRequest(Checked):
         Option("--public", "begin from a public score: a file of public rows, or a model of this home"),
     ] = None
     attack: Annotated[
-        StrictInt,
-        Field(ge=0, le=MOST, description="register an attack on the model, with so many made-up canaries; 0: none"),
+        Canaries, Field(description="register an attack on the model, with so many made-up canaries; 0: none")
     ] = 0
     blocks: Blocks = None
     idempotency_key: Key = None

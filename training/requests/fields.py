@@ -8,10 +8,20 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, FailFast, Field, PlainValidator, StrictStr, ValidationInfo, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    FailFast,
+    Field,
+    PlainValidator,
+    StrictInt,
+    StrictStr,
+    ValidationInfo,
+    WithJsonSchema,
+)
 
 from accountant.ledger.families.records import LONGEST_REASON, Why
 from accountant.ledger.families.windows import BLOCKS_PATTERN, check_words
+from dpserve_verify.certificates.attack import FEWEST, MOST
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import (
     MAX_KEY,
@@ -160,6 +170,21 @@ Blocks = Annotated[
     AfterValidator(check_words),
     WithJsonSchema({"type": "string", "pattern": f"^(?:{BLOCKS_PATTERN})$"}),
     Field(description="of a dataset that grows, which blocks: all, last:12, 3-7 or 4; each is charged"),
+]
+
+
+def check_canaries(count: int, info: ValidationInfo) -> int:
+    """Return with how many canaries an attack is registered; 0: none is. InputError for another number."""
+    if count and not FEWEST <= count <= MOST:
+        raise InputError(f"{info.field_name}={count!s:.40}: must be 0, or {FEWEST} to {MOST}")
+    return count
+
+
+_SOME = {"type": "integer", "minimum": FEWEST, "maximum": MOST}
+Canaries = Annotated[
+    StrictInt,
+    AfterValidator(check_canaries),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0, "maximum": 0}, _SOME]}),
 ]
 Key = Annotated[
     StrictStr | None,
