@@ -50,7 +50,8 @@ def start(ledger: Ledger, seq: int, canaries: int, by: str) -> Coins:
 
 def enter(ledger: Ledger, seq: int, statement: str, found: dict[str, Any], refuted: bool, signed_by: str) -> int:
     """Bind the signed statement of an attack to its model, once; the index of its entry. `found`: the entry that began
-    it (`started`) and the digest of its `coins`. KeyInvalid where the key that signed it may not any more.
+    it (`started`), the digest of its `coins`, how many `canaries` and `right` guesses it states. KeyInvalid where the
+    key that signed it may not any more.
     """
     with ledger.log.writing() as writer:
         key_rows.require_issuer(writer.connection, signed_by)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from decimal import Decimal
+from fractions import Fraction
 from typing import Annotated, Any
 
 from dpserve_verify.errors import CertificateInvalid
@@ -19,6 +20,7 @@ Hex = Annotated[str, Limits(pattern="^([0-9a-f]{2})+$")]
 Digest = Annotated[str, Limits(pattern="^[0-9a-f]{64}$")]
 Figure = Annotated[str, Limits(pattern=r"^(0|[1-9][0-9]*)(\.[0-9]+)?$", longest=40)]
 Canary = Annotated[int, Limits(low=0, high=MOST - 1)]
+Canaries = Annotated[int, Limits(low=FEWEST, high=MOST)]
 
 
 def guesses_of(canaries: int) -> int:
@@ -29,7 +31,7 @@ def guesses_of(canaries: int) -> int:
 class AttackForm(Form):
     """An attack by canaries: what was drawn and guessed, and what follows."""
 
-    canaries: Annotated[int, Limits(low=FEWEST, high=MOST)] = form_field(about="rows that were made up; no person's")
+    canaries: Canaries = form_field(about="rows that were made up; no person's")
     started: Annotated[int, Limits(low=0)] = form_field(about="index of the entry that fixed the coins")
     secret: Digest = form_field(about="what was hashed before the coins")
     coins: Hex = form_field(about="a bit for each canary, the first in the lowest: 1 where it is in")
@@ -55,6 +57,15 @@ def count_right(coins: str, inside: Sequence[int], outside: Sequence[int]) -> in
 def is_above(found: AttackForm, epsilon: Decimal) -> bool:
     """Tell whether the attack refutes the claim: a lower bound is above the upper one."""
     return parse_decimal(found.least_epsilon) > epsilon or parse_decimal(found.least_rho) > parse_decimal(found.rho)
+
+
+def is_refuted(canaries: int, right: int, rho: Decimal, epsilon: Decimal, delta: Decimal) -> bool:
+    """Tell from the number of right guesses alone whether they refute a claim: the next step above one of its figures
+    would still be shown. The same as `is_above` of bounds that follow.
+    """
+    promises = ((rho, of_rho), (epsilon, lambda least: of_epsilon(least, delta)))
+    above = [promise(Decimal(int(Fraction(claimed) * STEPS) + 1) / STEPS) for claimed, promise in promises]
+    return any(refutes(canaries, guesses_of(canaries), right, LEVEL, each) for each in above)
 
 
 def check(found: AttackForm, plan: Plan, epsilon: Decimal, delta: Decimal) -> None:

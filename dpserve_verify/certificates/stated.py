@@ -95,7 +95,8 @@ class Rule:
         if self is not ATTACK:
             return bound
         found = predicate.attack
-        return {**bound, "started": found.started, "coins": attack.commitment(found.secret, found.coins)}
+        counts = {"canaries": found.canaries, "right": found.right, "refuted": None}  # one above its claim was refused
+        return {**bound, **counts, "started": found.started, "coins": attack.commitment(found.secret, found.coins)}
 
     def check(self, predicate: Any, entry: int, trust: PublicKeys) -> None:
         """Raise CertificateInvalid where a certificate stands after the statement, or that of the model was revoked."""

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from dpserve_verify.certificates.attack import Canaries, guesses_of, is_refuted
 from dpserve_verify.entries.entry import EntryForm, Hex, Index, Mark, Text
+from dpserve_verify.formats.canonical import parse_decimal
 from dpserve_verify.formats.forms import form_field
+from dpserve_verify.privacy.attack_bound import rho_of
+from dpserve_verify.privacy.events import plan_from_json
 from dpserve_verify.privacy.soundness import require
 
 if TYPE_CHECKING:
@@ -53,7 +58,9 @@ class Attacked(AttackForm):
     statement: Hex
     model: Hex
     name: str
-    refuted: Mark | None = form_field(absent=True, about="a lower bound is above the claim")
+    canaries: Canaries = form_field(about="as many as were registered")
+    right: Index = form_field(about="how many guesses are right, by the statement")
+    refuted: Mark | None = form_field(absent=True, about="a lower bound is above the claim: as so many right ones show")
 
     def judge(self, replay: Replay, seq: int) -> None:
         """Judge it, as `EntryForm.judge`."""
@@ -63,18 +70,35 @@ class Attacked(AttackForm):
         require(self.reservation not in attacks.stated, f"job {self.reservation}: its attack was stated", "wrong_state")
         same = self.name == job.model and self.model == replay.models[job.issued or 0][1].hex()
         require(same, f"model: must be that of entry {job.issued}")
+        claim = attacks.registered[self.reservation]
+        require(self.canaries == claim.canaries, f"canaries={self.canaries}: {claim.canaries} were registered")
+        guesses = guesses_of(self.canaries)
+        require(self.right <= guesses, f"right={self.right}: must be at most {guesses}, the guesses")
+        shown = is_refuted(self.canaries, self.right, claim.rho, claim.epsilon, claim.delta)
+        marked = f"refuted: must {'' if shown else 'not '}be marked, as {self.right} of {guesses} are right"
+        require(shown == (self.refuted is True), marked)
         attacks.stated[self.reservation] = seq
-        if self.refuted:
+        if shown:
             attacks.refuted[seq] = job.issued or 0
 
 
 @dataclass
+class Attackable:
+    """What a job claims, and with how many canaries that is attacked."""
+
+    canaries: int
+    rho: Decimal
+    epsilon: Decimal
+    delta: Decimal
+
+
+@dataclass
 class Attacks:
-    """By job: how many canaries its attack was registered with, the entry that began it with its coins, and the entry
+    """By job: what its attack was registered with, the entry that began it with its coins, and the entry
     that states it; and of each entry that states more loss than was claimed, the certificate.
     """
 
-    registered: dict[int, int] = field(default_factory=dict)
+    registered: dict[int, Attackable] = field(default_factory=dict)
     begun: dict[int, tuple[int, str]] = field(default_factory=dict)
     stated: dict[int, int] = field(default_factory=dict)
     refuted: dict[int, int] = field(default_factory=dict)
@@ -84,7 +108,9 @@ class Attacks:
         if "attack" in value:
             registers = not value.keys() & {"evaluates", "profile", "contributes"}
             require(registers, "attack: is of a job that makes a model")
-            self.registered[seq] = value["attack"]
+            rho = rho_of((release.event, count) for release, count in plan_from_json(value["plan"]).runs)
+            epsilon, delta = (parse_decimal(value["claim"][name]) for name in ("epsilon", "delta"))
+            self.registered[seq] = Attackable(value["attack"], rho, epsilon, delta)
 
     def problems(self, revoked: Container[int]) -> list[str]:
         """Return a line for each certificate that an attack refutes, and that was not revoked."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from dpserve_verify.certificates.attack import FEWEST
-from dpserve_verify.certificates.attack import MOST as MOST_CANARIES
+from dpserve_verify.certificates.attack import Canaries
 from dpserve_verify.entries.entry import (
     Accounts,
     EntryForm,
@@ -72,7 +71,7 @@ class AskedForm(EntryForm):
     promote: Mark | None = form_field(absent=True)
     part: Literal["holdout"] | None = form_field(absent=True)
     blocks: Text | None = form_field(absent=True)
-    attack: Annotated[int, Limits(low=FEWEST, high=MOST_CANARIES)] | None = form_field(
+    attack: Canaries | None = form_field(
         absent=True, about="how many canaries its model is attacked with, by a protocol that is registered so"
     )
     evaluates: Index | None = form_field(absent=True, about="the certified model, or the job that makes it")

@@ -447,14 +447,15 @@ def attacked(home: Home) -> None:
     home.ledger.register(registration())
     keyid = home.keys.signer("issuer").public_key.keyid
     for stage in range(4):
-        seq = reserve(home.ledger, ask("adult", "0.2", attack=40), SMALL).seq
+        seq = reserve(home.ledger, ask("adult", "0.2", attack=120), SMALL).seq
         advance(home.ledger, seq, "issued")
         if stage:
             coins = hexes(f"coins {seq}")
             with home.ledger.log.writing() as writer:
                 started = writer.append(attacks.STARTED, reservation=seq, coins=coins, by="steward")
         if stage > 1:
-            found = {"started": started, "coins": coins}
+            right = 12 if stage > 2 else 6  # of 12
+            found = {"started": started, "coins": coins, "canaries": 120, "right": right}
             attacks.enter(home.ledger, seq, hexes(f"attack {seq}"), found, stage > 2, keyid)
     key_life.revoke(home, int(home.ledger.job(seq).issued or 0), "steward", "its attack shows more than it claims")
 

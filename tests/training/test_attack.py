@@ -8,27 +8,31 @@ import json
 import re
 import secrets
 import shlex
+from dataclasses import replace
 from decimal import Decimal
 from itertools import product
 from math import comb
 
 import numpy as np
 import pytest
-from ledgers import ROOT, copy, place, prepared
+from ledgers import ROOT, advance, copy, hexes, place, plan, prepared, request, reserve, unjudged
 from small_home import adult_home, dpserve
 
 from accountant.audit.audit import audit_home
 from accountant.certificates.attack import ATTACK
-from accountant.errors import WrongState
+from accountant.errors import EntryRefused, WrongState
 from accountant.home import Home
 from accountant.ledger import attacks
 from dpserve_verify.certificates import attack as auditor
 from dpserve_verify.command.program import main
+from dpserve_verify.entries.attacks import Attackable, Attacks
 from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid
 from dpserve_verify.keys import dsse
 from dpserve_verify.privacy import attack_bound as bound
 from dpserve_verify.privacy.budget import Relation
+from dpserve_verify.privacy.events import PureDp
 from models.worth.attacks import attack_of, attack_words
+from serving.cli.app import run as run_command
 from studies.attacks import canaries
 from training.jobs import attack, job
 from training.requests import JobRequest
@@ -94,12 +98,87 @@ def test_a_statement_that_does_not_follow_is_refused(attacked, change, says):
         auditor.check(forged, plan, Decimal("0.5"), DELTA)
 
 
-def test_more_loss_than_is_claimed_is_refused_and_alarmed(tmp_path, monkeypatch):
-    """A learner without any noise: its statement stands in the ledger, does not verify, and the audit fails."""
+@pytest.mark.parametrize(
+    ("lie", "says"),
+    [
+        ({"canaries": 2000}, "canaries=2000: 1000 were registered"),
+        ({"canaries": 500}, "canaries=500: 1000 were registered"),
+        ({"right": 101}, "right=101: must be at most 100"),
+        ({"right": 66}, "refuted: must be marked, as 66 of 100 are right"),
+        ({"right": 65, "refuted": True}, "refuted: must not be marked, as 65 of 100 are right"),
+    ],
+)
+def test_an_entry_that_does_not_follow_from_what_was_registered_is_refused(tmp_path, lie, says):
+    """By who writes it; and by the audit, where somebody with the keys writes it all the same. Ten pure releases of .02
+    have rho 10 x .02^2 / 2 and epsilon 10 x .02.
+    """
+    home = Home.open(place(copy(prepared(), tmp_path / "home")))
+    small = plan(PureDp(Decimal("0.02")), 10)
+    seq = reserve(home.ledger, replace(request("adult", "0.2", "0"), attack=1000), small).seq
+    advance(home.ledger, seq, "issued")
+    registered = Attacks()
+    registered.note_reserved(seq, home.ledger.reservation(seq).value)
+    assert registered.registered == {seq: Attackable(1000, Decimal("0.002"), Decimal("0.2"), Decimal(0))}
+    drawn = attacks.start(home.ledger, seq, 1000, "ana")
+    found = {"started": drawn.entry, "coins": drawn.digest, "canaries": 1000, "right": 50, **lie}
+    entry = seq, hexes("statement"), found, False, home.keys.signer("issuer").public_key.keyid
+    with pytest.raises(EntryRefused, match=says):
+        attacks.enter(home.ledger, *entry)
+    with unjudged():
+        attacks.enter(home.ledger, *entry)
+    assert any(says in problem for problem in audit_home(home).problems)
+
+
+@pytest.mark.parametrize("claim", [("0.05", "0.3333"), ("0.05", "0.33331"), ("0.0002", "4"), ("9", "0.01")])
+def test_the_mark_is_that_of_the_bounds_that_follow(claim):
+    """For each number of right guesses, of claims on a step, between two, and of either figure alone."""
+    rho, epsilon = map(Decimal, claim)
+    seen = set()
+    for right in range(21):
+        above = [
+            bound.lower_bound(200, 20, right, LEVEL, promise) > claimed
+            for claimed, promise in ((rho, bound.of_rho), (epsilon, lambda least: bound.of_epsilon(least, DELTA)))
+        ]
+        seen.add(any(above))
+        assert auditor.is_refuted(200, right, rho, epsilon, DELTA) == any(above)
+    assert seen == {False, True}
+
+
+def test_the_mark_changes_at_the_bound():
+    """A claim of exactly what is shown stands, and half a step less does not: of each figure, the other being vast."""
+    for right, half in product((66, 80, 100), (Decimal(0), Decimal("0.00005"))):
+        rho = bound.lower_bound(1000, 100, right, LEVEL, bound.of_rho)
+        epsilon = bound.lower_bound(1000, 100, right, LEVEL, lambda least: bound.of_epsilon(least, DELTA))
+        assert auditor.is_refuted(1000, right, rho - half, Decimal(64), DELTA) == bool(half)
+        assert auditor.is_refuted(1000, right, Decimal(64), epsilon - half, DELTA) == bool(half)
+
+
+@pytest.mark.parametrize("field", ["canaries", "right", "refuted"])
+def test_a_statement_that_differs_from_its_entry_is_refused(attacked, tmp_path, field):
+    """The statement follows, and its entry, which somebody with the keys wrote, says something else."""
+    home, shown = Home.open(place(copy(attacked[0].path, tmp_path / "home"))), attacked[1]
+    envelope = ATTACK.file(home, shown["job"]).read_bytes()
+    value = {**home.ledger.log.entry(shown["entry"]).value}
+    kind, _ = value.pop("type"), value.pop("time")
+    lie = {"canaries": 60, "right": (shown["right"] + 1) % 5, "refuted": True}[field]
+    with unjudged(), home.ledger.log.writing() as writer:
+        same, other = writer.append(kind, **value), writer.append(kind, **{**value, field: lie})
+    assert ATTACK.verify(envelope, home.ledger.log.proof(same), home.trust).entry == same
+    with pytest.raises(CertificateInvalid, match=f"its {field} is not the statement's"):
+        ATTACK.verify(envelope, home.ledger.log.proof(other), home.trust)
+
+
+def test_more_loss_than_is_claimed_is_refused_and_alarmed(tmp_path, monkeypatch, capsys):
+    """A learner without any noise: the command ends with 4, its statement stands in the ledger, does not verify, and
+    the audit fails.
+    """
     home = Home.open(place(copy(prepared(), tmp_path / "home")))
     job.train(home, JobRequest("adult", "forest", "0.5", parameters={"trees": 8, "depth": 6}, attack=120), by="ana")
     monkeypatch.setattr(Session, "draw", lambda self, mechanism, exact, asked: exact)
-    shown = attack.attack(home, "adult", "ana")
+    monkeypatch.setenv("DPSERVE_HOME", str(home.path))
+    capsys.readouterr()
+    assert run_command(["evaluate", "adult", "--attack", "--json"]) == 4
+    shown = json.loads(capsys.readouterr().out)
     assert shown["refuted"]
     assert Decimal(shown["rho"]["least"]) > Decimal(shown["rho"]["claimed"])
     with pytest.raises(CertificateInvalid, match="shows more loss than is claimed"):

@@ -220,13 +220,15 @@ def attack(home: Home, name: str, by: str, tell: Callable[[int], None] = lambda 
         {"origin": home.ledger.log.origin, "reservation": seq, "leaf": home.ledger.reservation_hash(seq)},
         (entry["name"], entry["model"]),
     )  # fmt: skip
-    return state(home, seq, payload, {"started": drawn.entry, "coins": drawn.digest})
+    return state(home, seq, payload, drawn.digest)
 
 
-def state(home: Home, seq: int, payload: bytes, bound: dict[str, Any]) -> dict[str, Any]:
+def state(home: Home, seq: int, payload: bytes, coins: str) -> dict[str, Any]:
     """Sign the statement, enter it, and put it in its place with its proof."""
     predicate = ATTACK.read(payload)[1].predicate
-    refuted = is_above(predicate.attack, Decimal(predicate.claim.epsilon))
+    found = predicate.attack
+    bound = {"started": found.started, "coins": coins, "canaries": found.canaries, "right": found.right}
+    refuted = is_above(found, Decimal(predicate.claim.epsilon))
     place = ATTACK.place(home, seq)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     envelope = sign(home, place / ATTACK.envelope_file, payload)
