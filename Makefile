@@ -34,7 +34,7 @@ EXTENSIONS := parties cluster platform
 FULL := --extra train --extra serve --extra bento --extra sklearn --extra client --extra postgres --extra notebook
 IMAGE := --extra train --extra doors --extra client --extra postgres --extra notebook -c requirements/dev.txt
 
-.PHONY: help install demo demo-local test wheel-test image-test federated-test stores-test clients-test mlflow-test lint lint-deploy format serve bench bench-utility bench-serving wheel release recording docs lock clean
+.PHONY: help install demo demo-local test wheel-test image-test federated-test stores-test clients-test mlflow-test lint lint-deploy format serve bench bench-utility bench-serving wheel release signing-key recording docs lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name what; do printf '  make %-14s %s\n' "$$name" "$$what"; done
@@ -116,9 +116,11 @@ wheel: $(VENV)/dev.stamp ## Build what pip installs: dist/dpserve-VERSION-py3-no
 	@rm -rf build verify/build $(EXTENSIONS:%=extensions/%/build) dist.log serving/docs training/datasets/drafts/sample
 	@echo "pip install $$(echo dist/dpserve_verify-*.whl dist/dpserve_parties-*.whl dist/dpserve_cluster-*.whl dist/dpserve_platform-*.whl) \"$$(echo dist/dpserve-*.whl)[train,serve,client]\""
 
+signing-key: # asked for before anything is built
+	@test -f "$(KEY)" || { echo 'KEY=$(KEY): name the file of the key that signs: make release KEY=release.pem [DIGEST=sha256:...]' >&2; exit 2; }
+
 # KEY: the maintainers' Ed25519 key, which only who releases has. DIGEST: of the image that was pushed (sha256:...).
-release: wheel $(BILL)/made.stamp ## Make what goes out, each file signed: wheels, bill of materials, image's digest (KEY=release.pem)
-	@test -n "$(KEY)" || { echo 'KEY=: name the key that signs: make release KEY=release.pem [DIGEST=sha256:...]' >&2; exit 2; }
+release: signing-key wheel $(BILL)/made.stamp ## Make what goes out, each file signed: wheels, bill of materials, image's digest (KEY=release.pem)
 	@test -z "$$(git status --porcelain)" || { echo 'release: commit first, for each file says its commit' >&2; exit 2; }
 	@for each in run image; do $(BILL)/bin/cyclonedx-py requirements requirements/$$each.txt --pyproject pyproject.toml \
 		--output-reproducible --of JSON -o dist/dpserve-$$each.cdx.json; done

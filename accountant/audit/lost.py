@@ -36,6 +36,9 @@ def _statements(home: Path, replay: Replay, waiting: set[str]) -> Iterator[str]:
         folder, words = FOLDERS[job.kind]
         if not any((home / folder / str(seq)).glob("*.dsse.json")):
             yield f"{folder}/{seq}: {words.format(dataset=job.dataset)}, stated by entry {job.issued}"
+    for seq, entry in replay.attacks.stated.items():
+        if not any((home / "attacks" / str(seq)).glob("*.dsse.json")):
+            yield f"attacks/{seq}: what an attack on its model shows, stated by entry {entry}"
 
 
 def _models(home: Path, replay: Replay, waiting: set[str]) -> Iterator[str]:

@@ -64,6 +64,7 @@ PLACES = (
     Place("starts/*", Kind.KEEP, "public models that boosting began from, by digest"),
     Place("evaluations/*/*", Kind.ENTERED, "statements of what a model is worth; each was paid for and is drawn once"),
     Place("profiles/*/*", Kind.ENTERED, "profiles of datasets; each was paid for and is drawn once"),
+    Place("attacks/*/*", Kind.ENTERED, "statements of what an attack on a model shows; each is made once"),
     Place("campaigns/*/*.db", Kind.KEEP, "what owners reported, each once, and institutions of each round"),
     Place("campaigns/*/*.db-*", Kind.NEVER, "SQLite's own log of writes"),
     Place("campaigns/**", Kind.KEEP, "what owners were asked"),

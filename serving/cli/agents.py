@@ -75,8 +75,10 @@ class Agents:
     def call(self, tool: str, given: Body, token: str | None) -> Body:
         """Answer a tool by the server, under the caller's token. Raises DpserveError."""
         fields = {"token", "price"} if tool in SPENDING else set(FREE[tool][1]) if tool in FREE else None
-        if fields is None or set(given) != fields:
-            raise InputError(f"{tool[:40]}: takes {sorted(fields or ())}; there are the tools {[*FREE, *SPENDING]}")
+        if fields is None:
+            raise InputError(f"{tool[:40]}: is no tool; there are {', '.join([*FREE, *SPENDING])}")
+        if set(given) != fields:
+            raise InputError(f"{tool}: give {' and '.join(sorted(fields))}, and nothing else")
         if not token:
             raise Forbidden("token: is missing; send the server's own as a bearer, or set DPSERVE_TOKEN")
         planned = self._planned(tool, given, token) if tool in SPENDING else {}

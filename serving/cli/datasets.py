@@ -181,6 +181,7 @@ def show_dataset(
         body = backend().ask(datasets.show_dataset, name=name)
     if croissant is not None:
         croissant.write_text(f"{dumps(croissant_of(body), indent=2)}\n", encoding="utf-8")
+        note(f"metadata written to {croissant}")
     show(json, body, dataset_text(body, verbose))
 
 

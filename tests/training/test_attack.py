@@ -8,6 +8,7 @@ import json
 import re
 import secrets
 import shlex
+import shutil
 from dataclasses import replace
 from decimal import Decimal
 from itertools import product
@@ -21,7 +22,7 @@ from small_home import adult_home, dpserve
 from accountant.audit.audit import audit_home
 from accountant.certificates.attack import ATTACK
 from accountant.errors import EntryRefused, WrongState
-from accountant.home import Home
+from accountant.home import Home, backup
 from accountant.ledger import attacks
 from dpserve_verify.certificates import attack as auditor
 from dpserve_verify.command.program import main
@@ -65,6 +66,19 @@ def test_it_is_registered_before_made_once_and_stated(attacked):
         attack.attack(home, "adult", "ana")
     assert not audit_home(home).problems
     assert attack_words(attack_of(home, shown["job"])).endswith(f"not above the claim; entry {shown['entry']}")
+
+
+def test_a_backup_holds_its_statement_and_an_audit_misses_it(attacked, tmp_path):
+    """It is made once: what a backup left out nobody could make again."""
+    home, shown = attacked
+    assert backup.back_up(home, tmp_path / "copy").unknown == []
+    backup.restore(tmp_path / "copy", there := place(tmp_path / "restored"))
+    again = Home.open(there)
+    assert attack_of(again, shown["job"]) == attack_of(home, shown["job"])
+    assert audit_home(again).lost == ()
+    shutil.rmtree(again.path / "attacks")
+    (line,) = audit_home(again).lost
+    assert line == f"attacks/{shown['job']}: what an attack on its model shows, stated by entry {shown['entry']}"
 
 
 def test_the_small_verifier_reads_it(attacked, tmp_path, monkeypatch, capsys):
