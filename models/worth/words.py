@@ -11,7 +11,8 @@ from models.worth.judging import BETTER, NOT_BETTER, covers
 
 def short_worth(body: dict[str, Any]) -> str:
     """Return a statement of worth in a few words: its first figure with the interval, and what is to be known of it."""
-    first = body["metrics"][0]
+    cover = covers(body.get("histogram", {}).get("kind", ""))
+    first = next(each for each in body["metrics"] if not cover or each["metric"].endswith("_90"))
     learnt = ", on rows that its bins were made from" if "seen_by_bins" in body else ", on rows it learnt from"
     seen = learnt if body["seen"] else ""
     if first["value"] is None:
@@ -22,8 +23,10 @@ def short_worth(body: dict[str, Any]) -> str:
 
 def verdict(body: dict[str, Any]) -> str:
     """Return what a statement of worth shows: of one model against a constant answer, of two against the other one."""
-    if covers(body.get("histogram", {}).get("kind", "")):
-        return "tells how answers cover the truth, not which model is better"
+    kind = body.get("histogram", {}).get("kind", "")
+    if covers(kind):
+        what = "each class from least_chance_90 on" if kind == "cover-classes" else "half_width_90 to either side"
+        return f"an answer of {what} holds the truth in 90 of 100 cases"
     against = body.get("against")
     than = "a constant answer" if against is None else f"{against['model']} of entry {against['certificate']}"
     if body["outcome"] == BETTER:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.worth.words import short_figures
+from models.worth.words import short_figures, short_worth, verdict
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,19 @@ def test_ends_are_rounded_outward(low, width):
     first, last = (Decimal(text.replace(",", "")) for text in shown.split(" to "))
     assert first <= low
     assert low + width <= last
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "answer"),
+    [
+        ("cover-classes", "least_chance", "each class from least_chance_90 on"),
+        ("cover-number", "half_width", "half_width_90 to either side"),
+    ],
+)
+def test_what_was_counted_of_answers_says_what_its_figure_is_for(kind, name, answer):
+    figures = [
+        {"metric": f"{name}_{level}", "value": f"0.{level}", "low": "0.2", "high": "0.99"} for level in (95, 90, 80)
+    ]
+    body = {"histogram": {"kind": kind}, "metrics": figures, "seen": False, "outcome": "unclear"}
+    assert verdict(body) == f"an answer of {answer} holds the truth in 90 of 100 cases"
+    assert short_worth(body) == f"{name}_90 0.90, 0.20 to 0.99, {verdict(body)}"

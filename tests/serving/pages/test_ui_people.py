@@ -205,6 +205,8 @@ def test_answers_that_cover_are_paid_for_read_and_predicted(page, server, tmp_pa
     page.get_by_role("button", name="Measure (ε 2)").click()
     page.wait_for_url(re.compile(r"/ui/jobs/\d+$"))
     expect(page.get_by_text("Statement signed and entered")).to_be_visible()
+    file = page.get_by_role("link", name="Ask for it with a file")
+    expect(file).to_have_attribute("href", "/ui/models/known%401#batch")  # the form stands on the model's page
     page.goto("/ui/models/known")
     page.get_by_role("heading", name="What it is worth").click()
     page.get_by_role("heading", name="How answers cover, on what was kept aside of adult").wait_for()
