@@ -27,9 +27,9 @@ PUBLIC = [
 ]
 
 
-def loaded(code: str) -> str:
-    """Which of HEAVY a fresh interpreter has loaded after `code`."""
-    command = [sys.executable, "-c", f"import sys\n{code}\nprint(sorted({HEAVY!r} & sys.modules.keys()))"]
+def loaded(code: str, heavy: set[str] = HEAVY) -> str:
+    """Which of `heavy` a fresh interpreter has loaded after `code`."""
+    command = [sys.executable, "-c", f"import sys\n{code}\nprint(sorted({heavy!r} & sys.modules.keys()))"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -49,6 +49,12 @@ def test_public_modules_are_light():
 )
 def test_what_computes_is_loaded_when_it_is_asked_for(code, heavy):
     assert loaded(code) == heavy
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("module", "parsers"), [("training.jobs.job", "[]"), ("models.answers.sql", "['sqlglot']")])
+def test_a_job_loads_a_parser_of_queries_when_it_is_a_query(module, parsers):
+    assert loaded(f"import {module}, training.kinds.registry", {"sqlglot"}) == parsers
 
 
 def test_every_learner_is_listed_under_its_own_name():

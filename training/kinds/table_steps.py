@@ -12,7 +12,6 @@ from accountant.certificates.statement import part_to_json
 from accountant.ledger.families.families import Dataset, Started
 from dpserve_verify.privacy.events import Plan
 from models.answers.question import Question
-from models.answers.sql import read_question
 from models.answers.table import released_by_answer
 from models.profile.stated import check, chosen_figures, figures, noise_of
 from training.kinds.job_steps import Learn
@@ -104,4 +103,4 @@ class AnswerSteps(TableSteps):
         return Said(fields, part_to_json(dataset, part_of(dataset)))
 
     def _asked(self, cells: TableCells) -> Question:
-        return read_question(str(self.request.parameters["select"]), self.request.dataset, cells.columns, cells.edges)
+        return cells.question(str(self.request.parameters["select"]), self.request.dataset)

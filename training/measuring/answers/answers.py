@@ -19,7 +19,6 @@ from dpserve_verify.privacy.events import Plan
 from dpserve_verify.privacy.weights import parts_of
 from models.answers.question import Question
 from models.answers.sampled import describe_rows
-from models.answers.sql import read_question
 from models.answers.table import Released, Table, best_answer, released_by
 from models.parts.forecast import forecast_counts
 from models.profile.figures import LEVEL, number
@@ -71,7 +70,7 @@ def plan(home: Home, query_request: QueryRequest, by: str | None = None) -> Plan
     part = HOLDOUT if query_request.part == HOLDOUT else None
     dataset, budget, schema = open_account(home, paid, part, by)
     cells = TableCells(schema)
-    question = read_question(query_request.select, query_request.dataset, cells.columns, cells.edges)
+    question = cells.question(query_request.select, query_request.dataset)
     public = public_of(dataset, schema.question(schema.target_names[0]), budget)
     makes = partial(adder_of, question, cells)
     norm, recipe = cheapest(makes, public)
@@ -121,7 +120,7 @@ def answer_of(home: Home, seq: int, select: str | None = None) -> tuple[bytes, b
             raise InputError(f"select: job {seq} counted a profile; say which query it shall answer")
     schema = schema_of(home, home.ledger.dataset(stated.form.rows.dataset))
     cells = TableCells(schema)
-    question = read_question(select, stated.form.rows.dataset, cells.columns, cells.edges)
+    question = cells.question(select, stated.form.rows.dataset)
     table = best_answer(released_by(stated), question)
     if table is None:
         raise InputError(f"select: does not follow from what job {seq} released")

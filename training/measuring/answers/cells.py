@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accountant.home import Home
 from accountant.ledger.families.families import Started
+from accountant.system.lazy_import import later
 from accountant.system.numpy_files import map_array
 from models.features.features import NumericFeature
 from models.profile.columns import Column
@@ -24,6 +25,12 @@ from training.rows.partitions.partition import TARGET_GRID
 from training.rows.partitions.rows import Rows, order_by_weight
 from training.rows.schema.schema import Schema
 from training.rows.tables.data import answer_codes, has_answer
+
+if TYPE_CHECKING:
+    from models.answers import sql
+    from models.answers.question import Question
+else:  # every job loads this module, and only a query asks for a parser of SQL
+    sql = later("models.answers.sql")
 
 Floats = NDArray[np.float64]
 STEPS = 64  # of TARGET_GRID in one cell of a number that is a target
@@ -60,6 +67,10 @@ class TableCells:
         feature, span = column.feature, self.spans[column.name]
         assert isinstance(feature, NumericFeature)
         return feature.edges if span is None else [*grid_of(feature, span).edges]
+
+    def question(self, select: str, dataset: str) -> Question:
+        """Read a query of these columns; InputError where it is not one that the schema makes public."""
+        return sql.read_question(select, dataset, self.columns, self.edges)
 
     def axis(self, name: str, fine: bool) -> Axis:
         """Return a column's axis, in its finest cells or in its bins; of anything but a number there is one."""

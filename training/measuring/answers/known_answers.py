@@ -25,7 +25,6 @@ from dpserve_verify.errors import DpserveError
 from dpserve_verify.privacy.events import plan_from_json
 from dpserve_verify.privacy.weights import parts_of
 from models.answers.question import Measure, Question
-from models.answers.sql import read_question
 from models.answers.table import Released, Table, best_answer, released_by
 from models.profile.stated import noise_of
 from training.measuring.answers.cells import TableCells
@@ -103,7 +102,7 @@ def _cells_of(select: str, columns: str, pairs: str, chosen: bool, dataset: str,
     """Return (columns, conditions, measures) of each table that a query, or else a profile, counts in."""
     if select:
         cells = TableCells(file.schema)
-        question = read_question(select, dataset, cells.columns, cells.edges)
+        question = cells.question(select, dataset)
         measures = measures_of(question, cells)
         return [(*layout_of(question, len(measures)), measures)]
     parameters = {"columns": columns, "pairs": pairs, "noise": "l1"}
