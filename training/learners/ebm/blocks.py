@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -210,15 +211,24 @@ class Blocks:
 def term_variances(blocks: Blocks, curved: Floats, ridge: float, deviation: float) -> Floats:
     """Return what noise of such `deviation` in the loss does to each code's score, nearly: features one by one, each
     with as much curvature per code as rows are thought to make. (codes,)
+
+    Most coordinates are of one code, so few are left to invert by: no product is so large that libraries of matrices
+    share it among threads, whose waiting takes more of a processor than the fit.
     """
     found = np.zeros(blocks.width)
     ends = np.append(blocks.places, blocks.width)
+    alone = np.bincount(blocks.coordinates)[blocks.coordinates] == 1
     for low, high in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
         inside = (blocks.codes >= low) & (blocks.codes < high) & (blocks.coordinates > 0)
-        coordinates, codes = blocks.coordinates[inside], blocks.codes[inside] - low
-        has = np.zeros((high - low, int(coordinates.max() - coordinates.min()) + 1))
-        has[codes, coordinates - coordinates.min()] = blocks.weights[inside]
-        shared = has @ has.T / ridge
-        shrunk = np.linalg.inv(np.eye(high - low) + shared * curved[low:high])
-        found[low:high] = deviation**2 / ridge * np.einsum("ij,ij->i", shrunk @ shared, shrunk)
+        one, many = inside & alone, inside & ~alone
+        own = np.bincount(blocks.codes[one] - low, blocks.weights[one] ** 2 / ridge, high - low)
+        names, columns = np.unique(blocks.coordinates[many], return_inverse=True)
+        shared = np.zeros((high - low, names.size))
+        shared[blocks.codes[many] - low, columns] = blocks.weights[many] / sqrt(ridge)
+        damped = 1 / (1 + own * curved[low:high])
+        slopes = shared * (curved[low:high] * damped)[:, None]
+        inner = np.eye(names.size) + slopes.T @ shared
+        shrunk = np.diag(damped) - (shared * damped[:, None]) @ np.linalg.solve(inner, slopes.T)
+        by_own, by_shared = np.einsum("ij,ij,j->i", shrunk, shrunk, own), ((shrunk @ shared) ** 2).sum(axis=1)
+        found[low:high] = deviation**2 / ridge * (by_own + by_shared)
     return found

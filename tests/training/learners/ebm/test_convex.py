@@ -150,10 +150,11 @@ def test_a_layout_is_fixed_before_cut_points_are():
 
 
 def test_bands_are_as_wide_as_the_noise_makes_them():
-    blocks = Blocks.of(NUMBERS, Layout.of(NUMBERS, [32, 2]))
-    curved = np.concatenate([np.full(33, 20.0), np.full(3, 200.0)])
+    features = (*NUMBERS, WORDS[0])
+    blocks = Blocks.of(features, Layout.of(features, [32, 2, 3]))
+    curved = np.concatenate([np.linspace(0, 40, 33), np.full(3, 200.0), np.full(blocks.width - 36, 5.0)])
     wanted = np.zeros(blocks.width)
-    for low, high in ((0, 33), (33, 36)):
+    for low, high in ((0, 33), (33, 36), (36, blocks.width)):
         has = np.zeros((blocks.width, blocks.size))
         inside = (blocks.codes >= low) & (blocks.codes < high) & (blocks.coordinates > 0)
         has[blocks.codes[inside], blocks.coordinates[inside]] = blocks.weights[inside]
