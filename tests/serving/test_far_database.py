@@ -36,9 +36,16 @@ DATASETS, JOBS = 100, 50
 MOST = 14, 5  # statements, and messages to a server, the end of the transaction among them
 MORE = {
     "/ui/audit/ledger.zip": (14, 14),  # all of the ledger, a thousand entries in each message
+    # each walks the entries of the dataset and of its family, a set in each message
+    "/v1/datasets/{name}/person": (31, 10),
+    "/ui/datasets/{name}/person": (31, 10),
+    "/ui/datasets/{name}/person/signed": (31, 10),
     "/ui/datasets/{name}": (19, 6),
-    "/ui/jobs/new": (33, 5),  # a price is waited for between its transactions, and looks at what was measured before
-    "/ui/jobs/price": (25, 5),
+    "/ui/jobs/new": (
+        35,
+        7,
+    ),  # a price is waited for between its transactions, and looks at what was measured and counted
+    "/ui/jobs/price": (27, 5),
 }
 QUERY = {
     "/v1/ledger/proof": "?leaf=1&size=9",

@@ -30,9 +30,11 @@ from accountant.system.seal import seal
 from dpserve_verify.errors import DpserveError, TooMuch
 from models.features.features import feature_from_json
 from models.features.table_format import format_from_json
+from training.rows.sources.text_bytes import PACKED
 from training.rows.sources.typed_tables import open_parquet
 
 row_files = later("training.rows.tables.row_files")  # heavy, and of no use to Parquet
+quotes = later("training.rows.kernels.quotes")
 REFUSED = 3
 ROOM = 384 << 20  # bytes of address space beside what the program takes by itself
 SECONDS = 5  # of a processor
@@ -49,6 +51,9 @@ def main() -> None:
     path, asked = sys.argv[1], json.loads(sys.argv[2])
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
+    if path and may_hold_quotes(Path(path)):
+        # What follows them may have to be compiled, which takes more than a file may, and writes.
+        quotes.follow(np.frombuffer(b"", np.uint8), ord(","), np.zeros(7, np.int64))
     confine(Bounds(ROOM, SECONDS, writes=False))
     try:
         stream = write_stream(read_records(Path(path), asked) if path else read_parquet(asked), asked)
@@ -60,6 +65,11 @@ def main() -> None:
         refuse("bad", f"cannot be read ({type(error).__name__}); write it anew")
     sys.stdout.buffer.write(stream)
     sys.stdout.buffer.flush()
+
+
+def may_hold_quotes(path: Path) -> bool:
+    """Return whether there is a quote among the bytes, or they are packed."""
+    return path.suffix in PACKED or b'"' in path.read_bytes()
 
 
 def write_stream(batches: Iterator[pa.RecordBatch], asked: dict[str, Any]) -> pa.Buffer:

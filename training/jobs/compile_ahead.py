@@ -46,7 +46,7 @@ def made_rows() -> pa.Table:
     """Make rows up, of all kinds of columns: two of each person, answers to every target."""
     numbers = [i * 7919 % 1000 for i in range(ROWS)]
     columns = {
-        "person": [f"person {i // 2}" for i in range(ROWS)],
+        "person": [f"person, {i // 2}" for i in range(ROWS)],  # in quotes, which are followed
         "size": [None if i % 9 == 0 else float(n) for i, n in enumerate(numbers)],
         "share": [n / 1000 for n in numbers],
         "city": [f"city {i % 9}" for i in range(ROWS)],

@@ -642,7 +642,7 @@ def test_what_if_answers_and_explains_as_the_doors_do(page, server):
     expect(page.locator(".answer .said")).to_have_text(re.compile("50K"))
     page.get_by_label("Find a feature").fill("age")  # which noise may have put behind six others
     with page.expect_request("**/explain") as sent:
-        page.get_by_label("age", exact=True).fill("23")
+        page.get_by_role("spinbutton", name="age", exact=True).fill("23")
     record = sent.value.post_data_json["records"][0]
     assert record["age"] == 23
     answer = server.post("/predict", {"model": "terms@1", "records": [record]}).json()
@@ -659,7 +659,7 @@ def test_what_if_sends_null_for_what_is_not_known_and_other_texts(page):
     opened(page, "woods", drawn=False)
     page.get_by_label("Find a feature").fill("age")
     with page.expect_request("**/predict") as sent:
-        page.get_by_label("age", exact=True).fill("")
+        page.get_by_role("spinbutton", name="age", exact=True).fill("")
     assert sent.value.post_data_json["records"][0]["age"] is None
     page.get_by_label("Find a feature").fill("education")
     with page.expect_request("**/predict") as sent:
@@ -724,7 +724,9 @@ def test_a_file_is_predicted_in_the_browser(page, server, tmp_path):
     page.get_by_text("It is written otherwise").click()
     page.get_by_label("Columns are parted by").select_option(label="semicolon")
     page.get_by_label("Keep a column").fill("note")
-    found = list(csv.DictReader(io.StringIO(predict_file(page, tmp_path / "some.csv")[0], newline="")))
+    given, told = predict_file(page, tmp_path / "some.csv")
+    assert told.startswith("Predicted"), told
+    found = list(csv.DictReader(io.StringIO(given, newline="")))
     answer = server.post("/predict", {"model": "adult", "records": rows}).json()
     assert [line["label"] for line in found] == answer["predictions"]
     assert [line["note"] for line in found] == [f'says "a;\nb" {at}' for at in range(40)]
@@ -781,7 +783,7 @@ def test_a_file_is_predicted_in_the_browser(page, server, tmp_path):
 def test_a_picture_and_the_form_move_together(page):
     opened(page, "terms")  # curves of every feature: nothing of it is drawn by chance
     page.evaluate("document.dispatchEvent(new CustomEvent('dpserve:put', {detail: {feature: 'age', value: '61'}}))")
-    expect(page.get_by_label("age", exact=True)).to_have_value("61")
+    expect(page.get_by_role("spinbutton", name="age", exact=True)).to_have_value("61")
     expect(page.get_by_label("age, slider")).to_have_value("61")
     controls = page.locator('.ask[data-kind="categorical"] select')
     drawn = {mark.get_attribute("data-place") for mark in page.locator("#plots [data-place]").all()}

@@ -75,7 +75,7 @@ def ask(monkeypatch):
     app.state.serving = Serving()
     doors = Doors(app, ours=app)
 
-    def known(scope):
+    async def known(scope):
         scopes = dict(scope["headers"]).get(b"authorization", b"").decode()
         scope["dpserve.token"] = SimpleNamespace(name="t", scopes=[scopes], limits=None)
         scope["dpserve.access"] = Access("token:t", (Grant("token:t", scopes),), lambda name: frozenset())

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
+import subprocess
+import sys
 from datetime import date
 
 import ledgers
@@ -43,6 +46,34 @@ def test_a_workbook_is_read_as_files_are_and_what_is_kept_comes_along(book):
     assert (cells["job"], cells["own"], kept) == (["cook", None], [True, None], ["007", "p2"])
     assert len(cells) == len(FEATURES) + 1  # other columns are passed over
     assert table_of_file(book, ".xlsx", FEATURES, USUAL_FORMAT, 9, "age")[1] == ["20", ""]  # as it stands
+
+
+BOUNDED = """
+import sys
+from training.datasets import one_file
+
+def confine(bounds):
+    print(len(one_file.quotes.follow.signatures))
+    sys.exit(0)
+
+one_file.confine = confine
+one_file.main()
+"""
+
+
+@pytest.mark.slow
+def test_what_follows_quotes_is_compiled_before_the_bounds_are_set(tmp_path):
+    """They leave no room for a compiler, and let it keep nothing: where nothing was compiled before, every file with a
+    quote was refused.
+    """
+    raw = b'id,age,job,own\n"a\nb",20,cook,true\n"c, d",21,nurse,false\n'
+    for name, content in (("one.csv", raw), ("one.csv.gz", gzip.compress(raw))):
+        (tmp_path / name).write_bytes(content)
+        command = [sys.executable, "-c", BOUNDED, str(tmp_path / name), "{}"]
+        done = subprocess.run(command, cwd=file_tables.PROGRAM.parents[2], capture_output=True, text=True, check=True)
+        assert done.stdout == "1\n"
+        table, kept = table_of_file(content, name[3:], FEATURES, USUAL_FORMAT, 9, "id")
+        assert (table.columns["age"].to_pylist(), kept) == ([20, 21], ["a\nb", "c, d"])
 
 
 @pytest.mark.slow
