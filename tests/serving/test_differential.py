@@ -245,6 +245,7 @@ MASKS = [
     (r"(?m)^dpserve_refusals_total.*\n", ""),  # which counts each time
     (r"(?m)^.*refused: (GET|POST) .*\n", ""),  # of which the log has twenty a second; the trail has each
     (r"(?m)^(dpserve_(request_wait|loop_late)_seconds_count|dpserve_processes).*\n", ""),  # of moments
+    (r"(?m)^dpserve_disk_free_bytes.*\n", ""),  # in hundredths of a disk that other programs write to
 ]
 
 
