@@ -41,11 +41,9 @@ MORE = {
     "/ui/datasets/{name}/person": (31, 10),
     "/ui/datasets/{name}/person/signed": (31, 10),
     "/ui/datasets/{name}": (19, 6),
-    "/ui/jobs/new": (
-        35,
-        7,
-    ),  # a price is waited for between its transactions, and looks at what was measured and counted
-    "/ui/jobs/price": (27, 5),
+    # a price is waited for between its transactions, and looks at what was measured and counted
+    "/ui/jobs/new": (34, 7),
+    "/ui/jobs/price": (26, 5),
 }
 QUERY = {
     "/v1/ledger/proof": "?leaf=1&size=9",

@@ -125,8 +125,9 @@ def plan(
     hope = None
     if quote.tuning is None and public.start is None:
         there = (dataset.last or 1) - (grown is not None)  # blocks, without the one that is still to come
-        known = as_counted(home, dataset, public)
-        hope = expected(known, request.learner, _measured(home, dataset, there, request))
+        with home.ledger.log.sharing():
+            known, earlier = as_counted(home, dataset, public), _measured(home, dataset, there, request)
+        hope = expected(known, request.learner, earlier)
     return Planned(request, recipe, costs, dataset, quote.tuning, warnings, *place, expected=hope)
 
 

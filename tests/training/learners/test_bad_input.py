@@ -37,14 +37,8 @@ EVERY = pytest.mark.parametrize("kind", LEARNERS.values(), ids=LEARNERS)
 QUICK = pytest.mark.usefixtures("quick_auto")
 BOTH = pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
 ROWS = 200
-ITS_OWN = {
-    "check",
-    "guess",
-    "learn",
-    "recipe",
-    "is_listed_for",
-    "rounds_for",
-}  # what a learner may do otherwise than its base class
+# what a learner may do otherwise than its base class
+ITS_OWN = {"check", "guess", "is_listed_for", "learn", "recipe", "rounds_for"}
 RULE = Columns(low=0, high=1, classes=["no", "yes"], records=ROWS)
 
 
