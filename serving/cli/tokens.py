@@ -67,7 +67,7 @@ def create_token(
     show(json, body, secret)
     most = f", at most {_limits(token.limits.to_json())}" if token.limits else ""
     rights = ", ".join(token.scopes) or f"what {token.principal} is granted"
-    note(f"Token of {name} for {rights}{most}: printed once, not kept. Servers know it within a second.")
+    note(f"Token of {name} for {rights}{most}: printed once, not kept. Servers know it at once.")
     if principal is None and token.principal != own_principal(name):
         note(f"The name was used before: this one is {token.principal}, and has nothing of what that one had.")
 

@@ -32,7 +32,7 @@ from serving.http.connections import connection_of
 from serving.process.config.limits import meter
 from serving.process.prices import REQUEST, PriceRequest, run_for_request
 from serving.process.state import ServingState
-from serving.process.tokens import bearer, digest
+from serving.process.tokens import bearer
 from serving.process.watch.access_log import ABOUT, ASKING, REFUSAL, note_refusal, trail
 from serving.process.watch.metrics import count_request, known_method, route_of
 from serving.wire import work_time
@@ -326,7 +326,7 @@ class Doors:
         serving: ServingState = self.ours.state.serving
         home = scope["dpserve.home"] = serving.path  # NotReady while tokens cannot be relied upon
         secret, by_cookie = given_token(scope["headers"])
-        known_bearer = None if secret is None else serving.bearer(digest(secret)) or await serving.admit(secret)
+        known_bearer = None if secret is None else await serving.admit(secret)
         if known_bearer is None:
             raise Unauthorized("Authorization: must be Bearer and a token that is good (dpserve token create)")
         token = scope["dpserve.token"] = known_bearer.token

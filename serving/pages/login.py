@@ -11,7 +11,7 @@ from serving.http.cookies import COOKIE, LOGIN, check_same_origin, local
 from serving.http.routes import in_thread
 from serving.pages.parts.ui import form_fields
 from serving.process.first_sign_in import redeem
-from serving.process.tokens import PREFIX, digest
+from serving.process.tokens import PREFIX
 
 
 async def login(request: Request) -> Response:
@@ -25,7 +25,7 @@ async def login(request: Request) -> Response:
     secret, code, wanted = fields["token"].strip(), fields["code"].strip(), local(fields["next"])
     if code:
         secret = await in_thread(redeem, serving.home.path, code)
-    bearer = serving.bearer(digest(secret.encode("utf-8", "replace"))) if secret.startswith(PREFIX) else None
+    bearer = await serving.admit(secret.encode("utf-8", "replace")) if secret.startswith(PREFIX) else None
     if bearer is None:
         return RedirectResponse(f"{LOGIN}?refused={'link' if code else 1}&next={quote(wanted, safe='/')}", 303)
     request.scope["dpserve.token"] = bearer.token

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("dpserve.serving")
 LOOK_SECONDS = 0.4
+ANEW_SECONDS = 0.1  # from one look for a token that nobody knew to the next: bad tokens make a worker look no oftener
 ADMITTING = anyio.CapacityLimiter(4)  # threads that check tokens of a provider
 LOOKING = anyio.CapacityLimiter(1)  # a thread of its own: what it sees decides whether anybody is answered
 VERIFY_SECONDS = 0.2  # at a look: a model that was not verified by then is when it is asked for
@@ -65,6 +66,8 @@ class ServingState:
         self._problem = self._why = "has not looked yet"
         self._seen = self._whole = float("-inf")
         self._away = False
+        self._anew: asyncio.Task[None] | None = None  # the next look for tokens that nobody knew
+        self._began_anew = float("-inf")
         self._written: object = None  # what the ledger's file was like when it was last asked
 
     def refresh(self, whole: bool = True) -> None:
@@ -209,13 +212,30 @@ class ServingState:
         return self.sign_on.bearer(name, self._rights) if known is None and self.sign_on is not None else known
 
     async def admit(self, secret: bytes) -> Bearer | None:
-        """Return who bears a token of the provider, once it was checked; None for any other token. Unauthorized,
-        NotReady as `SingleSignOn.admit`.
+        """Return who bears a token; None where it is not good. One that is not known is looked for once more: ours in
+        the ledger, a provider's as `SingleSignOn.admit`, whose Unauthorized and NotReady are raised.
         """
-        if self.sign_on is None or secret.startswith(PREFIX.encode()):
-            return None
-        await anyio.to_thread.run_sync(self.sign_on.admit, secret, limiter=ADMITTING)
-        return self.bearer(digest(secret))
+        name = digest(secret)
+        if (known := self.bearer(name)) is not None:
+            return known
+        if secret.startswith(PREFIX.encode()):
+            await self._look_anew()
+        elif self.sign_on is not None:
+            await anyio.to_thread.run_sync(self.sign_on.admit, secret, limiter=ADMITTING)
+        return self.bearer(name)
+
+    async def _look_anew(self) -> None:
+        """Wait for a look that begins from now on: whoever waits shares it."""
+        if self.is_away:
+            return
+        if self._anew is None or self._anew.done():
+            self._anew = asyncio.create_task(self._next_look())
+        await asyncio.wait({self._anew}, timeout=AWAY_SECONDS)
+
+    async def _next_look(self) -> None:
+        await asyncio.sleep(self._began_anew + ANEW_SECONDS - time.monotonic())
+        self._began_anew, self._anew = time.monotonic(), None  # who comes from now on needs another
+        await anyio.to_thread.run_sync(self.refresh, False, limiter=LOOKING)
 
     async def watch(self) -> None:
         """Look again and again."""

@@ -179,7 +179,6 @@ def running(
 ) -> Iterator[Server]:
     """The command as a server over the home, from ready to stopped."""
     log, here = home / "server.log", Home.open({**more, "DPSERVE_HOME": str(home)})
-    # before the start: a server that looked at the home in between knows them only half a second later
     tokens = {scope: new_token(here, f"{scope}-{port}", [scope])[0] for scope in SCOPES}
     with log.open("wb") as out:
         process = start(command, cwd=cwd, env=environment(home, **more), stdout=out, stderr=out)

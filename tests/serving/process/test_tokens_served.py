@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.server
 import json
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 from browser import as_new, no_faults, sign_in
+from in_process import BASE, site_at
 from ledgers import registration
 from pages import blocks, checkout, follow
-from small_home import free_port, of_every_worker, serving, until
+from small_home import PATIENCE, free_port, of_every_worker, serving, until
 
 from accountant.access import tokens
 from accountant.access.tokens import Limits
 from accountant.home import Home
-from serving.process.tokens import new_token
+from serving.app import DOORS
+from serving.process.state import ANEW_SECONDS
+from serving.process.tokens import PREFIX, new_token
 from serving.process.watch.trail_lines import lines
 
 pytestmark = pytest.mark.server
@@ -68,6 +73,39 @@ def test_limit_is_exact_over_the_workers_and_every_request_is_in_the_trail(serve
     refused = next(answer for answer in answers if answer.status_code == 429)
     assert refused.json()["error"]["code"] == "too_many_requests"
     assert int(refused.headers["Retry-After"]) >= 1
+
+
+def test_a_token_just_made_is_known_to_every_worker_at_its_first_request(server):
+    """A worker looks by itself twice a second: of ten tokens asked at once, at most two would fall behind a look."""
+    for number in range(10):
+        secret, _ = new_token(server.home, f"new-{number}", ["audit"])
+        url, headers = f"http://127.0.0.1:{server.port}/v1/models", {"Authorization": f"Bearer {secret}"}
+        with ThreadPoolExecutor(4) as pool:  # each connection is its own, which either worker may take
+            asked = [pool.submit(httpx.get, url, headers=headers, timeout=PATIENCE) for _ in range(4)]
+            assert [each.result().status_code for each in asked] == [200] * 4
+
+
+def test_tokens_that_are_none_make_a_worker_look_no_oftener(tmp_path, monkeypatch):
+    """Three hundred at once, then one after the other: looks begin ANEW_SECONDS apart, and each is answered 401."""
+    with site_at(tmp_path, DOORS) as site:
+        looks, refresh = [], site.app.state.serving.refresh
+        monkeypatch.setattr(
+            site.app.state.serving, "refresh", lambda whole: looks.append(time.monotonic()) or refresh()
+        )
+        headers = [{"Authorization": f"Bearer {PREFIX}{number}"} for number in range(300)]
+
+        async def asking():
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(site.doors), base_url=BASE) as client:
+                answers = await asyncio.gather(*(client.get("/v1/models", headers=each) for each in headers))
+                answers += [await client.get("/v1/models", headers=each) for each in headers[:5]]
+            return {answer.status_code for answer in answers}
+
+        began = time.monotonic()
+        assert asyncio.run(asking()) == {401}
+        assert 6 <= len(looks) <= 1 + (time.monotonic() - began) / ANEW_SECONDS
+        site.app.state.serving._away = True  # the ledger cannot be asked: nobody waits for it
+        assert site.bear(f"{PREFIX}other", "GET", "/v1/models").status_code == 401
+        assert len(looks) <= 1 + (time.monotonic() - began) / ANEW_SECONDS
 
 
 def test_headers_stand_once_on_every_answer(server):
