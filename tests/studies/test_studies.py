@@ -17,7 +17,7 @@ from studies.dpebm import ebm_paper
 from studies.lazybb import paper, paper_report
 from studies.owners import campaigns, local_paper, local_paper_report
 from studies.speed import blocks, speed_before
-from studies.statements import synthetic
+from studies.statements import cover, synthetic
 
 STUDIES = Path(headline.__file__).parents[1] / "studies"
 PROGRAMS = sorted(path.relative_to(STUDIES.parent) for path in STUDIES.rglob("*.py"))
@@ -64,6 +64,7 @@ TEXTS = {
     "dpebm/dpebm.md": lambda at: ebm_paper.page(read_lines(at / "dpebm.jsonl")),
     "accuracy/other-noise.md": lambda at: other_noise.page(read_lines(at / "other-noise.jsonl")),
     "defaults/forecast.md": lambda at: forecast.report(),
+    "statements/cover.md": lambda at: cover.page(read_lines(at / "cover.jsonl")),
     "owners/campaigns.md": lambda at: campaigns.report(read_lines(at / "campaigns.jsonl")),
 }
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from decimal import Decimal
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 
-from accountant.noise.mechanisms import DiscreteLaplace
 from dpserve_verify.errors import InputError
 from models.parts.answers import probabilities_of
 from models.parts.beside import read_wanted
@@ -18,6 +16,7 @@ from models.worth.groups import GroupedLayout, grouped_metrics
 from models.worth.intervals import Noise
 from models.worth.judging import UNCLEAR, judge
 from models.worth.layout import Layout
+from studies.statements.cover import release
 
 CLASSES = CoverLayout(Layout(("no", "yes"), 0.001, bins=256))
 NUMBER = CoverLayout(Layout((), 0.001, (0.0, 40.0), bins=256))
@@ -42,10 +41,8 @@ def simulate(layout: CoverLayout, records: int, epsilon: str, level: float) -> t
     places = layout.cells(scores, answers)[0]
     law = np.bincount(places, minlength=layout.own.bins) / FRESH
     counts = RANDOM.multinomial(records, law, RUNS)
-    cells = np.column_stack([PARTS * counts, counts.sum(axis=1)])
-    released = DiscreteLaplace(Decimal(epsilon)).draw(cells.ravel(), layout.cells_per_record).reshape(cells.shape)
-    keep = np.exp(-float(epsilon) / layout.cells_per_record)
-    found = [layout.last_place(each.tolist(), level, 2 * keep / (1 - keep) ** 2) for each in released]
+    released, variance = release(layout, counts, epsilon)
+    found = [layout.last_place(each.tolist(), level, variance) for each in released]
     assert None not in found
     widths = layout.ends
     if layout.target_range is None:  # how many classes a set has
