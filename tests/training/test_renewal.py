@@ -129,8 +129,50 @@ def test_a_month_that_would_not_be_admitted_appends_nothing(home, tmp_path, caps
     assert home.ledger.dataset("visits").last == 1 + made
     assert ask(capsys, "renew", "visits", "--data", str(month(tmp_path, made + 1)), *dear)[0] == 0
     assert home.ledger.dataset("visits").last == 1 + made
-    code, planned = ask(capsys, "renew", "visits", "--data", "none.parquet", *dear, "--plan")
+    code, planned = ask(capsys, "renew", "visits", "--data", str(month(tmp_path, 6)), *dear, "--plan")
     assert (code, planned["error"]["code"]) == (3, "budget_refused")
+
+
+def test_the_plan_of_rows_that_are_a_block_already_says_what_the_renewal_does(home, tmp_path, capsys):
+    """The job that stands, free; its plan, where it was not reserved; the refusal of another request, with the remedy,
+    which works.
+    """
+    asked = ["renew", "visits", "--data", str(month(tmp_path, 2)), *MONTH]
+
+    def both(*more: str) -> tuple[int, dict]:
+        size = len(kinds(home))
+        code, told = ask(capsys, *asked, *more, "--plan")
+        assert len(kinds(home)) == size
+        done, body = ask(capsys, *asked, *more)
+        assert code == done
+        if code:
+            assert told == body
+        return code, told | {"made": body.get("job")}
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("training.jobs.job.submit", killed)
+        run(asked)
+    code, told = both()
+    assert (code, told["block"], told["window"], "job" in told) == (0, 2, [1, 2], False)
+    code, again = both()
+    assert (code, again["block"], again["job"]) == (0, 2, told["made"])
+    for other in (["--epsilon", "0.3"], ["--evaluate", "0.3"]):
+        code, refused = both(*other)
+        assert (code, refused["error"]["code"], refused["error"]["details"]["block"]) == (2, "idempotency_conflict", 2)
+        for words in ("block 2 of visits already", f"dpserve job show {told['made']}", "--idempotency-key KEY"):
+            assert words in refused["error"]["message"]
+    code, told = both("--epsilon", "0.3", "--idempotency-key", "KEY")
+    assert (code, told["block"], told["window"], told["epsilon"] > "0.29") == (0, 2, [1, 2], True)
+    assert told["made"] != again["job"]
+    cut = tmp_path / "cut.parquet"
+    cut.write_bytes(month(tmp_path, 3).read_bytes()[:-9])
+    asked[3] = str(cut)
+    assert both()[0] == 2
+    assert home.ledger.dataset("visits").last == 2
+    assert audit_home(home).ok
 
 
 @pytest.mark.parametrize("words", [["--each-block"], ["--person-epsilon", "2.5"]])

@@ -8,16 +8,18 @@ block already are not appended once more, and the job of that block has one key,
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from accountant.access.grants import Access
+from accountant.errors import IdempotencyConflict
 from accountant.home import Home
 from accountant.ledger.block_appending import rehearse_append
 from accountant.ledger.families.families import Dataset
-from accountant.ledger.families.records import HOLDOUT, charged_window
+from accountant.ledger.families.records import HOLDOUT, NotCommitted, charged_window
 from accountant.ledger.families.windows import window_of, window_words
 from accountant.ledger.schedules import Schedule
 from dpserve_verify.errors import InputError
@@ -25,7 +27,9 @@ from training.datasets.datasets import notes_of
 from training.datasets.growing.append import BlockWords, append_from
 from training.datasets.opened import RowSource
 from training.jobs import job
+from training.kinds.training_steps import earlier_job
 from training.measuring.worth.evaluate import plan_following
+from training.planning.job_views import job_to_json
 from training.planning.plans import plan
 from training.requests import JobRequest
 
@@ -67,12 +71,17 @@ def _state(path: Path) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_size
 
 
-def plan_renewal(home: Home, asked: JobRequest, words: BlockWords, by: str, promotes: bool = True) -> dict[str, Any]:
-    """Return what `plan` says of a job on the dataset as it would be with another block of which these words are said,
-    the `evaluation` that follows with it. Nothing is spent or appended. Raises as `append` and `plan`.
+def plan_renewal(
+    home: Home, asked: JobRequest, words: BlockWords | None, by: str, promotes: bool = True
+) -> dict[str, Any]:
+    """Return what `plan` says of a job on the dataset as it would be with another block of which these words are said
+    (None: as it stands), the `evaluation` that follows with it. Nothing is spent or appended. Raises as `append` and
+    `plan`.
     """
 
-    def grown(part: str | None) -> Dataset:
+    def grown(part: str | None) -> Dataset | None:
+        if words is None:
+            return None
         return rehearse_append(home.ledger.log, words.to_block(asked.dataset, by), by, part, asked.blocks)
 
     planned = plan(home, asked, by, promotes, grown(None))
@@ -91,12 +100,13 @@ def append_next(
     by: str,
     promotes: bool,
     access: Access | None = None,
+    then: Callable[[dict[str, Any]], object] = lambda planned: None,
 ) -> int:
     """Append rows as the next block, where the job would be admitted on it; return its number, or that of the block
-    that they are already. Raises as `plan_renewal` and `append`.
+    that they are already. `then` is given the plan before they are entered. Raises as `plan_renewal` and `append`.
     """
     grown = append_from(
-        home, asked.dataset, source, by, words, access, lambda: plan_renewal(home, asked, words, by, promotes)
+        home, asked.dataset, source, by, words, access, lambda: then(plan_renewal(home, asked, words, by, promotes))
     )
     return grown.window[0] if grown.window else grown.last or 1
 
@@ -111,6 +121,52 @@ def job_of_block(home: Home, asked: JobRequest, number: int) -> JobRequest:
         blocks = window_words(window_of(blocks, min(dataset.dropped, number - 1), number, asked.dataset))
     key = asked.idempotency_key or f"renewal of {asked.model or asked.dataset} with block {number}"
     return replace(asked, blocks=blocks, idempotency_key=key)
+
+
+@contextmanager
+def _naming_block(asked: JobRequest, number: int) -> Iterator[None]:
+    """Say of a key that came with another request which block the rows are, and what can be done."""
+    try:
+        yield
+    except IdempotencyConflict as error:
+        raise IdempotencyConflict(
+            f"data: these rows are block {number} of {asked.dataset} already, and nothing is appended; "
+            f"{error.message}. Repeat that request (dpserve job show {error.details['job']}), or train on the block "
+            "once more, for another price, under a key of your own: --idempotency-key KEY",
+            block=number,
+            **error.details,
+        ) from None
+
+
+def rehearse(
+    home: Home,
+    source: RowSource,
+    words: BlockWords,
+    asked: JobRequest,
+    *,
+    by: str,
+    promotes: bool,
+    access: Access | None,
+) -> dict[str, Any]:
+    """Return what `renew` would do: what `plan_renewal` says; of rows that are a block already the `block`, and its
+    job, where that was made before. The rows are read, and nothing is appended or spent. Raises as `renew`, but where
+    rows stand elsewhere, which is found, and counted as an answer, when they are appended.
+    """
+    planned = list[dict[str, Any]]()
+
+    def stop(body: dict[str, Any]) -> None:
+        planned.append(body)
+        raise NotCommitted
+
+    try:
+        number = append_next(home, source, words, asked, by, promotes, access, stop)
+    except NotCommitted:
+        return planned[0]
+    wanted = job_of_block(home, asked, number)
+    with _naming_block(wanted, number):
+        earlier = earlier_job(home, wanted, by, str(wanted.idempotency_key))
+    body = plan_renewal(home, wanted, None, by, promotes) if earlier is None else job_to_json(home, earlier)
+    return {**body, "block": number}
 
 
 def renew(
@@ -129,7 +185,10 @@ def renew(
     """
     number = append_next(home, source, words, asked, by, promotes, access)
     wanted = job_of_block(home, asked, number)
-    body = job.train(home, wanted, by=by, key=wanted.idempotency_key, progress=progress, promotes=promotes, queued=True)
+    with _naming_block(wanted, number):
+        body = job.train(
+            home, wanted, by=by, key=wanted.idempotency_key, progress=progress, promotes=promotes, queued=True
+        )
     return {**body, "block": number}
 
 

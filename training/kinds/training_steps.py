@@ -50,12 +50,8 @@ class TrainingSteps(JobSteps):
         that the job is of.
         """
         with home.ledger.remembering(about_request(asked.dataset, by, key, asked.model)):
-            if key is not None:
-                request, _ = request_of(home, home.ledger.dataset(asked.dataset, by, blocks=asked.blocks), asked)
-                earlier = home.ledger.find(by, key, request)
-                if earlier:
-                    _check_following(home, earlier, asked)
-                    return earlier
+            if key is not None and (earlier := earlier_job(home, asked, by, key)):
+                return earlier
             if not queued:
                 require_rows(home, home.ledger.dataset(asked.dataset, by, blocks=asked.blocks))
             with span("rehearse"):
@@ -111,6 +107,17 @@ class TrainingSteps(JobSteps):
     def finish(self) -> Path:
         """Return the folder of the model's version."""
         return finish(self.home, self.seq)
+
+
+def earlier_job(home: Home, asked: JobRequest, by: str, key: str) -> Job | None:
+    """Return the job that this key of `by` stands for; None where there is none. IdempotencyConflict where it came with
+    another request.
+    """
+    request, _ = request_of(home, home.ledger.dataset(asked.dataset, by, blocks=asked.blocks), asked)
+    earlier = home.ledger.find(by, key, request)
+    if earlier:
+        _check_following(home, earlier, asked)
+    return earlier
 
 
 def _check_following(home: Home, known: Job, asked: JobRequest) -> None:

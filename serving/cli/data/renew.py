@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -74,14 +74,22 @@ def renew(
         each_block=each_block, one_person=one_person, distinct_ids=distinct_ids,
         period=read_period(dated, since, until),
     )  # fmt: skip
+    source = RowSource(data, query, table, query_reason)
     if plan:
         with show_busy("pricing"):
-            body = renewal.plan_renewal(home, asked, words, caller.principal, promotes)
-        return show(json, body, plan_text(body))
-    source = RowSource(data, query, table, query_reason)
+            body = renewal.rehearse(home, source, words, asked, by=caller.principal, promotes=promotes, access=access)
+        return show(json, body, _plan_text(body))
     job.recover(home)
     with show_progress(f"renewing {asked.model or asked.dataset}") as progress:
         body = renewal.renew(
             home, source, words, asked, by=caller.principal, promotes=promotes, access=access, progress=progress
         )
-    show(json, body, job_text(body, [("block", str(body["block"]))]))
+    show(json, body, _job_text(body))
+
+
+def _plan_text(body: dict[str, Any]) -> str:
+    return _job_text(body) if "job" in body else plan_text(body)
+
+
+def _job_text(body: dict[str, Any]) -> str:
+    return job_text(body, [("block", str(body["block"]))])
