@@ -71,6 +71,15 @@ def is_cover(statement: dict[str, Any]) -> bool:
     return covers(statement["histogram"]["kind"])
 
 
+def cover_levels(statement: dict[str, Any]) -> list[int]:
+    """Return at which of the levels that a statement tells of answers are given, in hundredths: in some group at least,
+    where it was counted by groups.
+    """
+    grouped = "groups" in statement["histogram"]
+    given = [each for each in statement["metrics"] if each["value"] is not None and ("group" in each) is grouped]
+    return sorted({int(end) for each in given if (end := each["metric"].rpartition("_")[2]).isdigit()})
+
+
 def find_cover(home: Home, issued: int, column: str | None) -> dict[str, Any] | None:
     """Return the newest statement of how answers of the model that this entry certifies cover, on rows that it did not
     learn from: by the groups of the column, or of all records alike. None where there is none.

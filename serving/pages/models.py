@@ -32,7 +32,7 @@ from models.store.bundle import CHAMPION, ModelStore
 from models.store.since import growth_since
 from models.worth.attacks import attack_of, attack_words
 from models.worth.stated import report_of
-from models.worth.statements import is_cover, judgements, mark, pick_judgement, worths
+from models.worth.statements import cover_levels, is_cover, judgements, mark, pick_judgement, worths
 from serving.http.compression import pack
 from serving.http.rights import LISTED, NOTHING, READS, may_model, seen_models
 from serving.http.routes import Door, access, in_snapshot, in_thread, state
@@ -329,8 +329,8 @@ def _context(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
 
 def _worth_of(home: Home, issued: int, form: Predicate, classes: Sequence[Any]) -> dict[str, Any]:
     """Return all that was measured of a model, the statement that it is judged by, the report with the pictures of
-    that one, where its rows are of the people whom the certificate of the model speaks of, and `covers`: the columns
-    by whose groups it was counted how its answers cover, None for all records alike.
+    that one, where its rows are of the people whom the certificate of the model speaks of, and `covers`: the levels
+    at which answers that cover are given, by the column in whose groups they were counted, "" for all records alike.
     """
     statements = worths(home, issued)
     judged = pick_judgement(statements)
@@ -338,10 +338,12 @@ def _worth_of(home: Home, issued: int, form: Predicate, classes: Sequence[Any]) 
     head, report = next(iter(statements), None), None
     if judged is not None and judged["dataset"] == form.dataset.name:
         report = report_of(judged, form.claim.unit.contributions, classes)
-    of_cover = [each["histogram"].get("groups", {}).get("column") for each in statements if is_cover(each)]
+    covers: dict[str, list[int]] = {}
+    for each in filter(is_cover, statements):  # of each column the newest, which answers
+        covers.setdefault(each["histogram"].get("groups", {}).get("column", ""), cover_levels(each))
     return {
         "worths": statements, "head": head, "judged": judged, "report": report,
-        "covers": sorted(dict.fromkeys(of_cover), key=lambda column: column or ""),
+        "covers": sorted(covers.items()),
     }  # fmt: skip
 
 

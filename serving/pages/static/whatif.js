@@ -51,7 +51,8 @@ async function ask() {
   latest = new AbortController();
   const record = recordOf();
   try {
-    const paths = additive ? ["/predict", "/explain"] : ["/predict"];
+    const predict = form.dataset.covers === "true" ? "/predict?cover=.9" : "/predict";
+    const paths = additive ? [predict, "/explain"] : [predict];
     const [predicted, explained] = await Promise.all(paths.map((path) => post(path, record, latest.signal)));
     tell(predicted);
     if (explained) explain(explained, predicted.predictions[0]);
@@ -61,9 +62,15 @@ async function ask() {
   }
 }
 
-function tell({ predictions, probabilities }) {
+const short = (value) => value.toLocaleString("en", { maximumSignificantDigits: 6 });
+
+function tell({ predictions, probabilities, cover }) {
   const answer = predictions[0];
-  form.querySelector(".said").textContent = classes.length ? String(answer) : answer.toLocaleString("en", { maximumSignificantDigits: 6 });
+  form.querySelector(".said").textContent = classes.length ? String(answer) : short(answer);
+  if (cover) {
+    const truths = cover.sets ? cover.sets[0].join(" or ") || "no class is likely enough" : cover.ends[0].map(short).join(" to ");
+    form.querySelector(".cover").textContent = `Holds the truth in 90 of 100: ${truths}.`;
+  }
   const chances = (probabilities?.[0] ?? []).map((chance, at) => chanceRow(classes[at], chance, String(answer) === classes[at]));
   form.querySelector(".chances").replaceChildren(...chances);
 }

@@ -16,6 +16,7 @@ from models.worth.groups import GroupedLayout, grouped_metrics
 from models.worth.intervals import Noise
 from models.worth.judging import UNCLEAR, judge
 from models.worth.layout import Layout
+from models.worth.statements import cover_levels
 from studies.statements.cover import release
 
 CLASSES = CoverLayout(Layout(("no", "yes"), 0.001, bins=256))
@@ -88,6 +89,8 @@ def test_a_level_without_enough_records_is_none_and_says_nothing():
     told = {metric.name: metric.to_json() for metric in cover_metrics(CLASSES, counts, Noise(2 * 4900.0))}
     assert told["least_chance_95"]["value"] is None
     assert judge(CLASSES.kind, [*told.values()]) == UNCLEAR
+    levels = [int(name[-2:]) for name, metric in told.items() if name != "records" and metric["value"] is not None]
+    assert cover_levels({"histogram": {}, "metrics": [*told.values()]}) == sorted(levels) != [80, 90, 95]
 
 
 def test_figures_say_what_a_level_means_of_each_group_in_units_of_the_answer():
@@ -105,6 +108,10 @@ def test_figures_say_what_a_level_means_of_each_group_in_units_of_the_answer():
     assert found["half_width_90", "m"].high < found["half_width_90", "f"].high
     assert found["half_width_90", "other or missing"].is_whole
     assert {metric.groups for metric in metrics} == {()}
+    stated = {"histogram": {"groups": {}}, "metrics": [metric.to_json() for metric in metrics]}
+    assert cover_levels(stated) == [80, 90, 95]
+    stated["metrics"] = [each for each in stated["metrics"] if each.get("group") == "other or missing"]
+    assert cover_levels(stated) == [], "of all records alone no group is answered"
     assert [choose_cover_bins(strength) for strength in (10, 1000, 1e9)] == [*COVER_BINS]
 
 

@@ -225,6 +225,9 @@ def test_answers_that_cover_are_paid_for_read_and_predicted(page, server, tmp_pa
              for line in found]  # fmt: skip
     assert shown == answer["sets"]
     assert 30 < sum(map(len, shown)) <= 60, "both classes where the model is not sure"
+    whatif = page.locator("#whatif")
+    truth = re.compile(r"Holds the truth in 90 of 100: (<=50K|>50K)( or >50K)?\.")
+    expect(whatif.locator(".cover")).to_have_text(truth)
     page.get_by_label("Beside each prediction").select_option("nothing more")
     assert "in_" not in predict_file(page, tmp_path / "some.csv")[0].partition("\n")[0]
     page.goto("/ui/tokens")
