@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NotRequired, TypedDict, Unpack, cast
+from collections.abc import Sequence
+from typing import Any, NotRequired, TypedDict, Unpack, cast
 
 from dpserve.ledger_reader import LedgerReader
 from dpserve.transport import request_body, segment
-from dpserve.types import Json, Number, ScheduleFields
+from dpserve.types import ChargeFields, Json, Number, ScheduleFields
 
 
 class PersonAnswer(TypedDict):
@@ -209,25 +209,7 @@ class Operations(LedgerReader):
             ),
         )
 
-    def charge(
-        self,
-        name: str,
-        mechanism: str,
-        why: str,
-        *,
-        epsilon: Number | None = None,
-        delta: Number | None = None,
-        rho: Number | None = None,
-        mu: Number | None = None,
-        renyi: Mapping[str, Number] | None = None,
-        statement: Mapping[str, Any] | None = None,
-        key: str | None = None,
-        document: str | None = None,
-        unit: Literal["record", "person"] | None = None,
-        contributions: int | None = None,
-        another: bool | None = None,
-        blocks: str | None = None,
-    ) -> Charged:
+    def charge(self, name: str, mechanism: str, why: str, **more: Unpack[ChargeFields]) -> Charged:
         """Charge a release that was made elsewhere. It stays spent; more than is left is refused.
 
         Scope: steward.
@@ -237,44 +219,11 @@ class Operations(LedgerReader):
             self.ask(
                 "POST",
                 f"/v1/datasets/{segment('dataset', name)}/charges",
-                request_body(
-                    mechanism=mechanism,
-                    why=why,
-                    epsilon=epsilon,
-                    delta=delta,
-                    rho=rho,
-                    mu=mu,
-                    renyi=renyi,
-                    statement=statement,
-                    key=key,
-                    document=document,
-                    unit=unit,
-                    contributions=contributions,
-                    another=another,
-                    blocks=blocks,
-                ),
+                request_body(mechanism=mechanism, why=why, **more),
             ),
         )
 
-    def plan_charge(
-        self,
-        name: str,
-        mechanism: str,
-        why: str,
-        *,
-        epsilon: Number | None = None,
-        delta: Number | None = None,
-        rho: Number | None = None,
-        mu: Number | None = None,
-        renyi: Mapping[str, Number] | None = None,
-        statement: Mapping[str, Any] | None = None,
-        key: str | None = None,
-        document: str | None = None,
-        unit: Literal["record", "person"] | None = None,
-        contributions: int | None = None,
-        another: bool | None = None,
-        blocks: str | None = None,
-    ) -> Charging:
+    def plan_charge(self, name: str, mechanism: str, why: str, **more: Unpack[ChargeFields]) -> Charging:
         """Show what a charge would leave; spends nothing.
 
         Scope: steward.
@@ -284,22 +233,7 @@ class Operations(LedgerReader):
             self.ask(
                 "POST",
                 f"/v1/datasets/{segment('dataset', name)}/charges/plan",
-                request_body(
-                    mechanism=mechanism,
-                    why=why,
-                    epsilon=epsilon,
-                    delta=delta,
-                    rho=rho,
-                    mu=mu,
-                    renyi=renyi,
-                    statement=statement,
-                    key=key,
-                    document=document,
-                    unit=unit,
-                    contributions=contributions,
-                    another=another,
-                    blocks=blocks,
-                ),
+                request_body(mechanism=mechanism, why=why, **more),
                 again=True,
             ),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from dpserve import drawings
 
@@ -79,6 +79,23 @@ class QueryFields(CountFields, total=False):
     """Fields of a query; without epsilon, what follows from earlier releases alone."""
 
     epsilon: Number | None
+
+
+class ChargeFields(TypedDict, total=False):
+    """Fields of a charge beside what released it and why: a curve of one of four kinds, or what states it."""
+
+    epsilon: Number | None
+    delta: Number | None  # of that epsilon
+    rho: Number | None  # of zero-concentrated privacy
+    mu: Number | None  # of Gaussian privacy
+    renyi: Mapping[str, Number] | None  # the divergence at each order above 1
+    statement: Mapping[str, Any] | None  # a signed statement of dpserve, or a history of DP-SGD
+    key: str | None  # of a signed statement: the issuer's key in PEM, or trust.json
+    document: str | None  # sha256, in hex, of what says so
+    unit: Literal["record", "person"] | None  # what the curve protects; record when left out
+    contributions: int | None  # of a curve of records: how many of a person it read at most
+    another: bool | None  # it is another release than one charged before
+    blocks: str | None
 
 
 FINAL = frozenset({"issued", "burned", "released"})
@@ -196,8 +213,26 @@ class Family:
         return cls(body["name"], body["datasets"], body["relation"], body["unit"], budget, body)
 
 
+class _OfJob:
+    """What a job and its plan say alike."""
+
+    raw: Json
+
+    @property
+    def chosen_by_auto(self) -> str | None:
+        """Explain why this learner was chosen, where the request named none; else None."""
+        why: str | None = self.raw.get("chosen_by_auto")
+        return why
+
+    @property
+    def target(self) -> str | None:
+        """Return what it is to predict; None where its dataset has one target."""
+        target: str | None = self.raw.get("target")
+        return target
+
+
 @dataclass(frozen=True)
-class Plan:
+class Plan(_OfJob):
     """A job's price before it is asked for.
 
     Attributes:
@@ -223,18 +258,6 @@ class Plan:
     one_job: Decimal = Decimal(0)
     room: str = ""
 
-    @property
-    def chosen_by_auto(self) -> str | None:
-        """Explain why this learner was chosen, where the request named none; else None."""
-        why: str | None = self.raw.get("chosen_by_auto")
-        return why
-
-    @property
-    def target(self) -> str | None:
-        """Return what it is to predict; None where its dataset has one target."""
-        target: str | None = self.raw.get("target")
-        return target
-
     @classmethod
     def of(cls, body: Json) -> Plan:
         """Read the service's JSON."""
@@ -253,7 +276,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(_OfJob):
     """A job as it stands.
 
     Attributes:
@@ -300,18 +323,6 @@ class Job:
         """Return the state of that version: candidate, champion, retired or revoked."""
         state: str | None = self.raw.get("version_state")
         return state
-
-    @property
-    def chosen_by_auto(self) -> str | None:
-        """Explain why this learner was chosen, where the request named none; else None."""
-        why: str | None = self.raw.get("chosen_by_auto")
-        return why
-
-    @property
-    def target(self) -> str | None:
-        """Return what it is to predict; None where its dataset has one target."""
-        target: str | None = self.raw.get("target")
-        return target
 
     @classmethod
     def of(cls, body: Json) -> Job:

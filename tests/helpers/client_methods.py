@@ -25,8 +25,8 @@ HEAD = '''"""What a service is asked by its operations. Made from them: `python 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NotRequired, TypedDict, Unpack, cast
+from collections.abc import Sequence
+from typing import Any, NotRequired, TypedDict, Unpack, cast
 
 from dpserve.ledger_reader import LedgerReader
 from dpserve.transport import request_body, segment

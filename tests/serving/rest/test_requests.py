@@ -190,6 +190,7 @@ def test_a_client_says_every_field():
         EvaluationRequest: (types.EvaluationFields, {"model", "dataset", "epsilon"}),
         ProfileRequest: (types.ProfileFields, {"dataset", "epsilon"}),
         QueryRequest: (types.QueryFields, {"dataset", "select"}),
+        ChargeRequest: (types.ChargeFields, {"mechanism", "why"}),
     }
     for kind, (fields, named) in said.items():
         assert {*fields.__annotations__} | named == {field.name for field in request_fields(kind)}
