@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from dpserve_verify.errors import InputError
 from models.explain.html import page, paragraph, table
+from models.explain.reports import write_report
 from models.profile.picture import STYLE, cells
 
-SUFFIXES = (".html", ".json", ".csv")
 OF_ALL = "of all"  # over a count that is scaled to all units
 
 
@@ -100,29 +96,20 @@ def picture(body: Mapping[str, Any]) -> str:
 
 def write(body: Mapping[str, Any], path: Path) -> None:
     """Write an answer in the format of the path's suffix: .html, .json or .csv; InputError for any other."""
-    if path.suffix not in SUFFIXES:
-        raise InputError(f"out={path.name}: must end in {', '.join(SUFFIXES)}")
-    text = json.dumps(body, indent=2, ensure_ascii=False) + "\n"
-    if path.suffix == ".html":
+
+    def to_html() -> str:
         head, *rows = lines(body)
         query = f"<pre>{escape(body['question']['select'])}</pre>"
         content = f"{''.join(map(paragraph, facts(body)))}{query}{picture(body)}{table(head, rows)}"
-        text = page(f"Answer to a query of {body['dataset']}", f"<style>{STYLE}</style>{content}")
-    elif path.suffix == ".csv":
-        text = _csv(body)
-    try:
-        path.write_text(text, "utf-8")
-    except OSError as error:
-        raise InputError(f"out={path}: cannot be written ({error.strerror})") from None
+        return page(f"Answer to a query of {body['dataset']}", f"<style>{STYLE}</style>{content}")
+
+    write_report(path, body, to_html, lambda: _rows(body))
 
 
-def _csv(body: Mapping[str, Any]) -> str:
-    question, text = body["question"], io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    names = [*question["figures"], *(f"{name}, {OF_ALL}" for name in scaled_names(body))]
-    writer.writerow([*question["by"], *(word for name in names for word in (name, f"{name} low", f"{name} high"))])
+def _rows(body: Mapping[str, Any]) -> Iterator[list[str]]:
+    question, scaled = body["question"], scaled_names(body)
+    names = [*question["figures"], *(f"{name}, {OF_ALL}" for name in scaled)]
+    yield [*question["by"], *(word for name in names for word in (name, f"{name} low", f"{name} high"))]
     for at, row in enumerate(body["rows"]):
-        figures = [row[name] for name in question["figures"]]
-        figures += [body["scaled"][at][name] for name in scaled_names(body)]
-        writer.writerow([*row["group"], *(each or "" for figure in figures for each in figure)])
-    return text.getvalue()
+        figures = [*(row[name] for name in question["figures"]), *(body["scaled"][at][name] for name in scaled)]
+        yield [*row["group"], *(each or "" for figure in figures for each in figure)]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accountant.system.lazy_import import later
+from accountant.system.outputs import writing
 from dpserve_verify.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,25 +28,19 @@ def check_ending(path: Path) -> None:
         raise InputError(f"out={path.name}: must end in .png, .svg or .html")
 
 
-def write(path: Path, content: bytes) -> None:
-    """Write the whole content; InputError where it cannot be written."""
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise InputError(f"out={path}: cannot be written ({error.strerror})") from None
-
-
 def write_drawing(path: Path, svg: Callable[[], str], page: Callable[[], str]) -> None:
     """Write the drawing as it is, as pixels, or the page, by the ending; InputError for another."""
     check_ending(path)
     if path.suffix == ".html":
-        write(path, page().encode())
+        content = page().encode()
     elif path.suffix == ".svg":
-        write(path, svg().encode())
+        content = svg().encode()
     else:
         drawn = svg()
         check_letters(path, drawn)
-        write(path, vl_convert.svg_to_png(drawn, scale=SHARP))
+        content = vl_convert.svg_to_png(drawn, scale=SHARP)
+    with writing(path):
+        path.write_bytes(content)
 
 
 def check_letters(path: Path, drawn: str) -> None:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from dpserve_verify.errors import InputError
 from models.explain.html import foldable, grid, page, paragraph, table
+from models.explain.reports import write_report
 from models.profile.columns import cell_labels, labels
 from models.profile.figures import Noise
 from models.profile.picture import STYLE, bars, cells
-
-SUFFIXES = (".html", ".json", ".csv")
 
 
 def count_width(body: Mapping[str, Any]) -> float:
@@ -76,14 +71,7 @@ def summary(column: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def write(body: Mapping[str, Any], path: Path) -> None:
     """Write a profile in the format of the path's suffix: .html, .json or .csv; InputError for any other."""
-    if path.suffix not in SUFFIXES:
-        raise InputError(f"out={path.name}: must end in {', '.join(SUFFIXES)}")
-    made = {".html": _html, ".csv": _csv}.get(path.suffix)
-    text = made(body) if made else json.dumps(body, indent=2, ensure_ascii=False) + "\n"
-    try:
-        path.write_text(text, "utf-8")
-    except OSError as error:
-        raise InputError(f"out={path}: cannot be written ({error.strerror})") from None
+    write_report(path, body, lambda: _html(body), lambda: _rows(body))
 
 
 def figures(body: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], str]]:
@@ -122,25 +110,18 @@ def _html(body: Mapping[str, Any]) -> str:
 HEAD = ("bin", "rows")
 
 
-def _csv(body: Mapping[str, Any]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("column", "figure", "value", "low", "high"))
+def _rows(body: Mapping[str, Any]) -> Iterator[Sequence[str]]:
+    yield "column", "figure", "value", "low", "high"
     for column in body["columns"]:
-        writer.writerow((column["name"], "missing", *_cells(column["missing"])))
+        figures = [("missing", column["missing"])]
         if column["type"] == "numeric":
-            writer.writerow((column["name"], "mean", *_cells(column["mean"])))
-            figure: Sequence[tuple[str, Any]] = [
-                (f"quantile {level}", each) for level, each in zip(body["levels"], column["quantiles"], strict=True)
-            ]
+            levels = zip(body["levels"], column["quantiles"], strict=True)
+            figures += [("mean", column["mean"]), *((f"quantile {level}", each) for level, each in levels)]
         else:
-            figure = [(f"share of {name}", each) for name, each in zip(labels(column), column["shares"], strict=False)]
-        writer.writerows((column["name"], name, *_cells(each)) for name, each in figure)
-    return text.getvalue()
-
-
-def _cells(figure: Sequence[str | None]) -> list[str]:
-    return [each or "" for each in figure]
+            shares = zip(labels(column), column["shares"], strict=False)
+            figures += [(f"share of {name}", each) for name, each in shares]
+        for name, figure in figures:
+            yield column["name"], name, *(each or "" for each in figure)
 
 
 def _share(figure: Sequence[str | None]) -> tuple[str, str]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpserve_verify.errors import InputError
 from models.explain.html import page, paragraph, table
+from models.explain.reports import write_report
 from models.explain.vega import to_svg
 from models.explain.vega_panels import LIGHT
 from models.explain.vega_parts import CONFIG
@@ -84,27 +81,16 @@ def write(report: Report, path: Path) -> None:
     if any("group" in metric for metric in report.metrics):
         groups = [metric.get("group") or ", ".join(metric.get("groups", ())) for metric in report.metrics]
         head, rows = (*HEAD, "group"), [(*row, group) for row, group in zip(rows, groups, strict=True)]
-    if path.suffix == ".html":
-        drawn = "".join(f"<figure>{_picture(curve)}</figure>" for curve in report.curves)
-        told = "".join(paragraph(fact) for fact in report.facts)
-        at_each = f"<h2>At every threshold</h2>{table(thresholds.HEAD, thresholds.table_rows(report.thresholds))}"
-        whole = (
-            f"{told}<div>{drawn}</div>{by_group(report.metrics)}{table(head, rows)}"
-            f"{at_each if report.thresholds else ''}"
-        )
-        text = page(report.title, whole)
-    elif path.suffix == ".json":
-        text = json.dumps(report.body, indent=2, ensure_ascii=False) + "\n"
-    elif path.suffix == ".csv":
-        lines = io.StringIO()
-        csv.writer(lines, lineterminator="\n").writerows([head, *rows])
-        text = lines.getvalue()
-    else:
-        raise InputError(f"out={path.name}: must end in .html, .json, .csv or .parquet")
-    try:
-        path.write_text(text, "utf-8")
-    except OSError as error:
-        raise InputError(f"out={path}: cannot be written ({error.strerror})") from None
+    write_report(path, report.body, lambda: _html(report, table(head, rows)), lambda: [head, *rows])
+
+
+def _html(report: Report, figures: str) -> str:
+    drawn = "".join(f"<figure>{_picture(curve)}</figure>" for curve in report.curves)
+    words = "".join(map(paragraph, report.facts))
+    whole = f"{words}<div>{drawn}</div>{by_group(report.metrics)}{figures}"
+    if report.thresholds:
+        whole += f"<h2>At every threshold</h2>{table(thresholds.HEAD, thresholds.table_rows(report.thresholds))}"
+    return page(report.title, whole)
 
 
 def by_group(metrics: Sequence[dict[str, Any]]) -> str:

@@ -43,7 +43,7 @@ from models.worth.card import with_worth
 from models.worth.stated import check
 from serving.cli.backend import backend
 from serving.cli.backends.choice import config_folder, server_address
-from serving.cli.terminal import Json, paint, show, show_busy
+from serving.cli.terminal import Json, paint, show, show_busy, write_out
 
 if TYPE_CHECKING:
     from models.onnx import runtime
@@ -323,10 +323,7 @@ def show_record(certificate: Certificate, out: Path | None, json: bool) -> None:
 
 def _write_or_print(out: Path | None, text: str, body: dict[str, Any], json: bool) -> None:
     """Print a text, or write it to a file."""
-    try:
-        if out is not None:
-            out.write_text(text, "utf-8")
-    except OSError as error:
-        raise InputError(f"out={out}: cannot be written ({error.strerror})") from None
+    if out is not None:
+        write_out(out, text)
     place = None if out is None else str(out)
     show(json, {**body, "out": place}, text.rstrip("\n") if out is None else f"written to {out}")

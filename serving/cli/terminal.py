@@ -18,8 +18,10 @@ from typing import Annotated, Any, Literal, TextIO, TypeVar
 
 import typer
 
+from accountant.system.outputs import writing
 from dpserve_verify.errors import InputError
 from dpserve_verify.system.printable import printable_json, printable_lines
+from models.explain.reports import SUFFIXES
 
 PATIENCE = 0.5  # seconds that a person waits without asking whether anything happens
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
@@ -136,7 +138,7 @@ def show_busy(label: str) -> Iterator[None]:
         spinner.join()
 
 
-def check_out(out: Path | None, suffixes: Sequence[str]) -> None:
+def check_out(out: Path | None, suffixes: Sequence[str] = SUFFIXES) -> None:
     """Raise InputError unless a report can be written to `out`. Called before anything is charged."""
     if out is None:
         return
@@ -144,6 +146,12 @@ def check_out(out: Path | None, suffixes: Sequence[str]) -> None:
         raise InputError(f"out={out.name}: must end in {', '.join(suffixes)}")
     if out.is_dir() or not os.access(out if out.exists() else out.parent, os.W_OK):
         raise InputError(f"out={out}: cannot be written; name a file in a folder that is there and that you may write")
+
+
+def write_out(out: Path, content: str | bytes) -> None:
+    """Write a file that the user named. InputError where it cannot be written."""
+    with writing(out):
+        out.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def require_end(once: bool, json: bool) -> None:

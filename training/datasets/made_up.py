@@ -20,6 +20,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from accountant.home import Home
+from accountant.system.outputs import writing
 from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import replacing
 from models.features.features import BooleanFeature, CalendarFeature, CategoricalFeature, Feature, NumericFeature
@@ -79,15 +80,13 @@ def check_name(path: Path, mark: Mark) -> None:
 def write_rows(schema: Schema, columns: dict[str, pa.Array], path: Path, metadata: dict[bytes, bytes]) -> None:
     """Write columns as a .parquet with this metadata, or as a .csv as the schema says that files are written."""
     try:
-        with replacing(path) as partial:
+        with writing(path), replacing(path) as partial:
             if path.suffix == ".parquet":
                 pyarrow.parquet.write_table(pa.table(columns).replace_schema_metadata(metadata), partial)
             else:
                 _write_csv(schema, columns, partial)
     except UnicodeEncodeError:
         raise InputError(f"out={path.name}: a category cannot be written in {schema.form.encoding}") from None
-    except OSError as error:
-        raise InputError(f"out={path}: cannot be written ({error.strerror})") from None
 
 
 def _write_csv(schema: Schema, columns: dict[str, pa.Array], path: Path) -> None:
@@ -114,11 +113,8 @@ def write_mark(path: Path, mark: Mark, about: Mapping[str, Any]) -> None:
     """Write what a .csv, which has no room for it, says of itself, into a file beside it: its own sha256 first."""
     body = {"sha256": sha256_of(path), **about}
     place = mark_beside(path)
-    try:
-        with replacing(place) as partial:
-            partial.write_text(json.dumps({mark.metadata.decode(): body}, indent=1) + "\n", "utf-8")
-    except OSError as error:
-        raise InputError(f"out={place}: cannot be written ({error.strerror})") from None
+    with writing(place), replacing(place) as partial:
+        partial.write_text(json.dumps({mark.metadata.decode(): body}, indent=1) + "\n", "utf-8")
 
 
 def mark_beside(path: Path) -> Path:

@@ -14,7 +14,7 @@ from dpserve_verify.keys.dsse import ENVELOPE_LIMIT
 from serving.cli.backend import backend
 from serving.cli.certificates import WRITERS
 from serving.cli.complete import Name
-from serving.cli.terminal import Json, show
+from serving.cli.terminal import Json, show, write_out
 from serving.operations import people
 
 SIGNED = ".dsse.json"
@@ -44,10 +44,7 @@ def person(
     answer = backend().ask(people.show_person, name=name, blocks=blocks)
     envelope = canonical.encode(answer.envelope, ENVELOPE_LIMIT)
     found = verify_person(envelope, backend().ledger.trusted_keys())
-    try:
-        if out is not None:
-            out.write_bytes(envelope if writer is None else writer(found.page).encode())
-    except OSError as error:
-        raise InputError(f"out={out}: cannot be written ({error.strerror})") from None
+    if out is not None:
+        write_out(out, envelope if writer is None else writer(found.page))
     text = answer.page.rstrip("\n") if out is None else f"written to {out}"
     show(json, {**answer.to_json(), "out": None if out is None else str(out)}, text)

@@ -37,7 +37,7 @@ def profile(
     dpserve profile adult --epsilon 0.2 --out adult.html
     dpserve profile adult --epsilon 0.2 --columns age --columns sex --pairs age,sex
     """
-    check_out(out, report.SUFFIXES)
+    check_out(out)
     together = [tuple(map(str.strip, names.split(","))) for names in pairs or ()]
     if any(len(names) != 2 for names in together):
         raise InputError("pairs: must be two columns each, A,B, in whose names there is no comma")

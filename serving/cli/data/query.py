@@ -33,7 +33,7 @@ def query(
     dpserve query adult "select education, count(*), avg(age) from adult group by education" --epsilon 0.1
     dpserve query adult "select count(*) from adult where education in ('Masters', 'Doctorate')"
     """
-    check_out(out, report.SUFFIXES)
+    check_out(out)
     request = QueryRequest.of({**asked, "select": select})
     if plan:
         return _show_plan(backend().measurements.plan(request), json)

@@ -13,7 +13,7 @@ from dpserve_verify.errors import InputError
 from models.profile.stated import check
 from serving.cli.certificates import PROFILE_SUFFIX, proof_beside, read_trusted_keys
 from serving.cli.data.schema import SchemaFile, schema_bytes
-from serving.cli.terminal import Json, align_columns, note, show
+from serving.cli.terminal import Json, align_columns, note, show, write_out
 from training.measuring.profile.refine import refine as refined_by
 
 
@@ -35,10 +35,7 @@ def refine(
     """
     refined = refined_by(schema_bytes(schema), _profile(profile, trust))
     if out is not None:
-        try:
-            out.write_text(refined.text, "utf-8")
-        except OSError as error:
-            raise InputError(f"out={out}: cannot be written ({error.strerror})") from None
+        write_out(out, refined.text)
     rows = [("FEATURE", "WAS", "NOW", "WHY"), *((c["feature"], c["was"], c["now"], c["why"]) for c in refined.changes)]
     table = align_columns(rows) if refined.changes else "nothing to refine"
     body = {"schema": refined.text, "changes": [dict(change) for change in refined.changes]}

@@ -24,6 +24,7 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from models.answers import report
 from models.answers.stated import check_table, table_of
 from models.answers.table import released_by_answer
+from models.explain.reports import SUFFIXES
 from training.datasets.datasets import register
 from training.jobs import job
 from training.measuring.answers import answers
@@ -109,7 +110,7 @@ def test_an_answer_is_right_charged_once_and_answers_what_follows(home, tmp_path
     audited = audit_home(home)
     assert audited.ok, audited.problems
     answer = answers.answer_of(home, number)[3]
-    for suffix in report.SUFFIXES:
+    for suffix in SUFFIXES:
         report.write(answer, tmp_path / f"report{suffix}")
     assert (tmp_path / "report.html").read_text().count("<svg") == 1
     assert (tmp_path / "report.csv").read_text().startswith("sex,education,count,count low,count high,avg age,")

@@ -18,6 +18,7 @@ from dpserve_verify.certificates.stated import Stated
 from dpserve_verify.errors import BudgetRefused, CertificateInvalid, InputError, LedgerInvalid
 from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse
+from models.explain.reports import SUFFIXES
 from models.profile import report
 from models.profile.stated import check
 from serving.pages.parts.burndown import history
@@ -58,7 +59,7 @@ def test_a_profile_is_charged_once_and_given_again_for_nothing(home, tmp_path):
     assert history(home.ledger, "adult")[-1].jobs == 3  # what stands between price and request hides no charge
     found_by_audit = audit_home(home)
     assert found_by_audit.ok, found_by_audit.problems
-    for suffix in report.SUFFIXES:
+    for suffix in SUFFIXES:
         report.write(found, tmp_path / f"report{suffix}")
     page = (tmp_path / "report.html").read_text()
     assert page.count("<svg") == 16

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from accountant.errors import DataError
 from accountant.system.lazy_import import later
+from accountant.system.outputs import writing
 from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import replacing
 from dpserve_verify.system.printable import uncomputed
@@ -188,11 +189,8 @@ def write_figures(path: Path, figures: Iterable[Mapping[str, Any]]) -> None:
         *(pa.array(text, pa.string()) for text in texts.values()),
         *(pa.array(column) for column in numbers.values()),
     ]
-    try:
-        with replacing(path) as partial:
-            pyarrow.parquet.write_table(pa.table(columns, [*texts, *numbers]), partial)
-    except OSError as error:
-        raise InputError(f"out={path}: cannot be written ({error.strerror})") from None
+    with writing(path), replacing(path) as partial:
+        pyarrow.parquet.write_table(pa.table(columns, [*texts, *numbers]), partial)
 
 
 def _schema(classes: Sequence[ClassLabel]) -> pa.Schema:
