@@ -254,7 +254,7 @@ training/session: dpserve_verify(. privacy) accountant(. noise privacy) models(f
 training/tuning: dpserve_verify(. formats privacy system) accountant(home noise) models(features forms parts)
     training(calibration learners learners/base requests rows/partitions session)
 local:
-local/aggregator: dpserve_verify(. formats keys log privacy system) accountant(. keys noise) local(campaign reports
+local/aggregator: dpserve_verify(. formats keys privacy system) accountant(. keys noise) local(campaign reports
     rounds)
 local/campaign: dpserve_verify(. formats keys log privacy system) accountant(. access home ledger ledger/families
     log noise system) models(features forms) training(datasets finish jobs kinds measuring measuring/worth requests
@@ -265,11 +265,10 @@ local/doors: accountant(home) local(campaign reports) serving(http operations pa
 local/federated: dpserve_verify(. formats system) accountant(. home system) local(campaign institution owner rounds)
 local/forecast: dpserve_verify(. privacy) accountant(noise system) models(features forms worth)
     training(rows/packed rows/partitions session) local(reports rounds turns)
-local/institution: dpserve_verify(. formats keys log privacy system) accountant(. home ledger/families noise)
+local/institution: dpserve_verify(. formats keys privacy system) accountant(. home ledger/families noise)
     training(datasets finish kinds learners measuring/answers rows/partitions rows/schema) local(campaign forecast
     reports rounds)
-local/owner: dpserve_verify(. formats log privacy system) accountant(. noise system) models(features) local(campaign
-    reports turns)
+local/owner: dpserve_verify(. formats) accountant(. noise system) models(features) local(campaign reports turns)
 local/reports: dpserve_verify(. formats keys privacy) accountant(. ledger/families noise privacy) models(features
     forms)
 local/rounds: dpserve_verify(. certificates formats privacy) accountant(. ledger/families noise) models(forms)

@@ -15,7 +15,6 @@ With DPSERVE_AGGREGATOR_PASSPHRASE set, `init` encrypts the private keys, and ev
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -27,12 +26,10 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from accountant.keys.key_files import passphrase_from_environment, private_pem, read_pem
 from dpserve_verify.errors import BudgetRefused, InputError, KeyInvalid
 from dpserve_verify.formats.canonical import encode
-from dpserve_verify.log.seen_checkpoints import SeenCheckpoints
-from dpserve_verify.privacy.budget import exact_decimal
 from dpserve_verify.system.files import PRIVATE, read_beginning, write_new
-from local.campaign.asking import Carry, check_url, seen_beside
+from local.campaign.asking import Place
+from local.campaign.settings_files import read_place, read_policy, read_toml
 from local.reports.shared import Aggregator, ForAggregators
-from local.reports.toml import check_settings
 
 SETTINGS, PUBLIC, SEAL, SIGN, LEDGER = "aggregator.toml", "aggregator.json", "seal.pem", "sign.pem", "aggregator.db"
 PASSPHRASE = "DPSERVE_AGGREGATOR_PASSPHRASE"
@@ -68,16 +65,11 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Place):
     """An aggregator's folder, read."""
 
     folder: Path
-    url: str
-    trust: Path
-    ca: Path | None
     policy: Policy
-    seen: SeenCheckpoints
-    carry: Carry | None = None
 
     @property
     def ledger(self) -> Path:
@@ -128,17 +120,9 @@ def read_settings(folder: Path) -> Settings:
     understood.
     """
     path = folder / SETTINGS
-    try:
-        raw = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read as TOML ({type(error).__name__})") from None
-    top = check_settings(raw, {"url": str, "trust": str, "policy": dict}, {"ca": str, "witnesses": str})
-    limits = check_settings(top["policy"], {"largest_epsilon": str, "largest_delta": str, "least_owners": int}, {})
-    epsilon, delta = (exact_decimal(name, limits[name]) for name in ("largest_epsilon", "largest_delta"))
-    ca = folder / top["ca"] if "ca" in top else None
-    policy = Policy(epsilon, delta, limits["least_owners"])
-    checkpoints = seen_beside(folder / LEDGER, folder / top["witnesses"] if "witnesses" in top else None)
-    return Settings(folder, check_url(top["url"]), folder / top["trust"], ca, policy, checkpoints)
+    top = read_toml(path, {}, {})
+    policy = read_policy(Policy, top["policy"])
+    return Settings(**read_place(path, top, folder / LEDGER), folder=folder, policy=policy)
 
 
 def _private(path: Path) -> object:

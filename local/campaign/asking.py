@@ -7,9 +7,9 @@ import json
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from accountant.errors import WrongState
@@ -45,28 +45,18 @@ Carry = Callable[
 ]  # a method, a path and a body to the service; LedgerUnavailable without answer
 
 
-class Place(Protocol):
-    """Where the service is: its address, the certificates that may speak for it, and the pinned keys of who asks."""
+@dataclass(frozen=True)
+class Place:
+    """Where the service is: its address, https or http to this machine; the file of the pinned keys of who asks; that
+    of the certificates that may speak for the service, None for the system's; the checkpoints of its ledger that were
+    seen from here, with the witnesses that are asked for; and what carries requests to it, where HTTP does not.
+    """
 
-    @property
-    def url(self) -> str:
-        """Return the service's address: https, or http to this machine."""
-
-    @property
-    def ca(self) -> Path | None:
-        """Return the file of the certificates that may speak for the service; None for the system's."""
-
-    @property
-    def trust(self) -> Path:
-        """Return the file of the pinned keys, as `PublicKeys` reads it."""
-
-    @property
-    def seen(self) -> SeenCheckpoints:
-        """Return the checkpoints of the platform's ledger seen from here, and the witnesses that are asked for."""
-
-    @property
-    def carry(self) -> Carry | None:
-        """Return what carries requests to the service, where HTTP does not."""
+    url: str
+    trust: Path
+    ca: Path | None
+    seen: SeenCheckpoints
+    carry: Carry | None = field(default=None, kw_only=True)
 
 
 def check_url(url: str) -> str:
@@ -98,6 +88,14 @@ def read_pinned_keys(place: Place) -> PublicKeys:
         return PublicKeys.from_json(place.trust.read_bytes())
     except OSError:
         raise KeyInvalid(f"trust={place.trust}: the pinned keys cannot be read") from None
+
+
+def invited_number(invitation: str) -> int:
+    """Return the number of the owner, or institution, whose invitation it is. InputError where it is no invitation."""
+    parts = invitation.split("_")
+    if len(parts) != 3 or parts[0] != "dpi" or not parts[1].isdecimal() or len(parts[1]) > 8:
+        raise InputError("invitation: must be like dpi_17_0123abcd")
+    return int(parts[1])
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dpserve_verify.errors import InputError, KeyInvalid
 from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.system.files import PRIVATE, write_new
+from local.campaign.settings_files import spell, write_settings
 from local.institution.settings import INVITATIONS, read_settings
 from local.rounds.definition import ROUND_ASKED
 
@@ -72,23 +71,13 @@ def found_institution(path: Path, new: NewInstitution) -> PublicKeys:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     files = {"ca": new.ca, "witnesses": new.witnesses}
     text = RULES.format(
-        url=_text(new.url), trust=_text(TRUST), dataset=_text(new.dataset), epsilon=_text(new.largest_epsilon),
-        delta=_text(new.largest_delta), aggregators=_text(list(new.aggregators)), learners=_text(list(new.learners)),
-        least=new.least_institutions, worth=_text(new.least_worth),
-        more="".join(f"{name} = {_text(str(file.absolute()))}\n" for name, file in files.items() if file is not None),
+        url=spell(new.url), trust=spell(TRUST), dataset=spell(new.dataset), epsilon=spell(new.largest_epsilon),
+        delta=spell(new.largest_delta), aggregators=spell(list(new.aggregators)), learners=spell(list(new.learners)),
+        least=new.least_institutions, worth=spell(new.least_worth),
+        more="".join(f"{name} = {spell(str(file.absolute()))}\n" for name, file in files.items() if file is not None),
     )  # fmt: skip
-    write_new(path, text.encode(), PRIVATE)
-    try:
-        read_settings(path)
-    except InputError:
-        path.unlink()
-        raise
+    write_settings(path, text, read_settings)
     if not pinned.exists():
         write_new(pinned, raw, PRIVATE)
     (path.parent / INVITATIONS).mkdir(mode=0o700, exist_ok=True)
     return keys
-
-
-def _text(value: Any) -> str:
-    """Spell a value as TOML does, which is as JSON does."""
-    return json.dumps(value, ensure_ascii=False)

@@ -23,7 +23,16 @@ from accountant.noise import shares
 from dpserve_verify.errors import CertificateInvalid, InputError, LedgerUnavailable
 from dpserve_verify.formats.canonical import decode_base64, encode
 from dpserve_verify.privacy.budget import Budget
-from local.campaign.asking import BYTES, ask, believe_history, fetch_campaign, read_pinned_keys, reading, verify_offer
+from local.campaign.asking import (
+    BYTES,
+    ask,
+    believe_history,
+    fetch_campaign,
+    invited_number,
+    read_pinned_keys,
+    reading,
+    verify_offer,
+)
 from local.forecast.simulating import require_worth
 from local.institution.contribution_steps import ContributionRequest, ContributionSteps, charged
 from local.institution.settings import Settings, check_dataset
@@ -55,7 +64,7 @@ def answer(
         LedgerUnavailable: the service is away, or no answer came within `wait` seconds; do the same again.
         WrongState: the campaign is over.
     """
-    number, trust = _number(invitation), read_pinned_keys(settings)
+    number, trust = invited_number(invitation), read_pinned_keys(settings)
 
     def believe(offer: dict[str, Any]) -> Question:
         verified = verify_offer(offer, trust, name)
@@ -172,11 +181,3 @@ class _Line:
         if turn >= len(self._definition.rounds) or total.size != self._definition.numbers_of(turn):
             raise CertificateInvalid(f"answer: of round {turn + 1}, which has no sum of {total.size} numbers")
         return total
-
-
-def _number(invitation: str) -> int:
-    """Return whose invitation it is. InputError where it is no invitation."""
-    parts = invitation.split("_")
-    if len(parts) != 3 or parts[0] != "dpi" or not parts[1].isdecimal() or len(parts[1]) > 8:
-        raise InputError("invitation: must be like dpi_17_0123abcd")
-    return int(parts[1])

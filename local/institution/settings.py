@@ -18,19 +18,15 @@ least_worth = "0.6"                  # of a campaign's forecast: 0.5 is guessing
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 from accountant.ledger.families.families import Dataset
 from dpserve_verify.errors import BudgetRefused, InputError
-from dpserve_verify.log.seen_checkpoints import SeenCheckpoints
-from dpserve_verify.privacy.budget import Relation, exact_decimal
-from local.campaign.asking import Carry, check_url, seen_beside
-from local.reports.forecast import read_least_worth
-from local.reports.toml import Kind, check_settings
+from dpserve_verify.privacy.budget import Relation
+from local.campaign.asking import Place
+from local.campaign.settings_files import read_place, read_policy, read_toml
 from local.rounds.definition import ROUND_ASKED, RoundsDefinition
 from local.rounds.playing import schema_in
 from training.rows.schema.schema import Schema
@@ -72,42 +68,20 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Place):
     """institution.toml, with paths beside that file, which is in `folder`."""
 
     folder: Path
-    url: str
-    trust: Path
     dataset: str
-    ca: Path | None
     policy: Policy
-    seen: SeenCheckpoints
-    carry: Carry | None = None
 
 
 def read_settings(path: Path) -> Settings:
     """Read institution.toml. InputError where it is not there, or says something that is not understood."""
-    try:
-        raw = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read as TOML ({type(error).__name__})") from None
-    needed: dict[str, Kind] = {"url": str, "trust": str, "dataset": str, "seen": str, "policy": dict}
-    top = check_settings(raw, needed, {"ca": str, "witnesses": str})
-    policy = check_settings(
-        top["policy"],
-        {"largest_epsilon": str, "largest_delta": str, "aggregators": list},
-        {"learners": list, "least_institutions": int, "least_worth": str},
-    )
-    largest = ("largest_epsilon", "largest_delta")
-    limits: dict[str, Any] = {name: exact_decimal(name, policy.pop(name)) for name in largest}
-    limits |= {name: tuple(value) if isinstance(value, list) else value for name, value in policy.items()}
-    if "least_worth" in limits:
-        limits["least_worth"] = read_least_worth(limits["least_worth"])
-    beside = {name: path.parent / top[name] for name in ("ca", "witnesses") if name in top}
-    return Settings(
-        path.parent, check_url(top["url"]), path.parent / top["trust"], top["dataset"], beside.get("ca"),
-        Policy(**limits), seen_beside(path.parent / top["seen"], beside.get("witnesses")),
-    )  # fmt: skip
+    top = read_toml(path, {"dataset": str, "seen": str}, {})
+    policy = read_policy(Policy, top["policy"])
+    place = read_place(path, top, path.parent / top["seen"])
+    return Settings(**place, folder=path.parent, dataset=top["dataset"], policy=policy)
 
 
 def check_dataset(definition: RoundsDefinition, dataset: Dataset, schema: Schema) -> None:

@@ -5,7 +5,6 @@ This is where an owner finds out that rows do not fit: an answer to a campaign n
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dpserve_verify.errors import InputError
-from dpserve_verify.system.files import PRIVATE, write_new
+from local.campaign.settings_files import spell, write_settings
 from local.owner.own_rows import labels, numbers, open_table
 from local.owner.settings import Pinned, read_settings
 
@@ -56,22 +55,15 @@ def found_owner(path: Path, new: NewOwner) -> dict[str, Any]:
     """
     pinned = new.question
     if pinned.range is None:
-        answers = f"classes = {_text(list(pinned.classes))}"
+        answers = f"classes = {spell(list(pinned.classes))}"
     else:
-        answers = f"range = {_text(list(pinned.range))}"
+        answers = f"range = {spell(list(pinned.range))}"
     text = RULES.format(
-        url=_text(new.url), trust=_text(new.trust), rows=_text(new.rows), ledger=_text(new.ledger),
-        target=_text(pinned.target), answers=answers, features=_text(list(pinned.features)),
-        total=_text(new.total_epsilon), largest=_text(new.largest_epsilon), least=new.least_owners,
+        url=spell(new.url), trust=spell(new.trust), rows=spell(new.rows), ledger=spell(new.ledger),
+        target=spell(pinned.target), answers=answers, features=spell(list(pinned.features)),
+        total=spell(new.total_epsilon), largest=spell(new.largest_epsilon), least=new.least_owners,
     )  # fmt: skip
-    if path.exists():
-        raise InputError(f"{path}: is there already; give another name, or edit it")
-    write_new(path, text.encode(), PRIVATE)
-    try:
-        return check_rows(path)
-    except InputError:
-        path.unlink()
-        raise
+    return write_settings(path, text, check_rows)
 
 
 def check_rows(path: Path) -> dict[str, Any]:
@@ -92,8 +84,3 @@ def check_rows(path: Path) -> dict[str, Any]:
         "missing_columns": [name for name in (pinned.target, *pinned.features) if name not in table.columns],
         "problem": table.problem,
     }
-
-
-def _text(value: Any) -> str:
-    """Spell a value as TOML does, which is as JSON does."""
-    return json.dumps(value, ensure_ascii=False)

@@ -21,6 +21,7 @@ from local.campaign.asking import (
     ask,
     believe_history,
     fetch_campaign,
+    invited_number,
     read_pinned_keys,
     verify_offer,
     verify_turn,
@@ -42,7 +43,7 @@ def answer(settings: Settings, name: str, invitation: str) -> Sent:
         LedgerUnavailable: the service did not take it; do the same again, the same bytes are sent.
         What `prepared` raises.
     """
-    _number(invitation)
+    invited_number(invitation)
     table = own_table(settings, name)
     line = fetch_campaign(settings, name, lambda offer: prepare(settings, offer, name, invitation, table))
     door, kind = ("shares", BYTES) if line.delta else ("reports", JSON)
@@ -81,7 +82,7 @@ def prepare(
             was drawn.
     """
     began = time.monotonic()
-    number, trust = _number(invitation), read_pinned_keys(settings)
+    number, trust = invited_number(invitation), read_pinned_keys(settings)
     rows = table or own_table(settings, name) or OwnTable({}, 0)
     verified = verify_offer(offer, trust, name)
     definition, ledger = verified.definition, OwnLedger(settings.ledger)
@@ -97,17 +98,9 @@ def prepare(
             published = verify_turn(offer, trust, definition, number)
         return body_of(read_task(definition, number, published), invitation, rows)
 
-    line = ledger.report(definition, settings.policy.total, draw_body, settings.policy.total_delta)
+    line = ledger.report(definition, settings.policy.total_epsilon, draw_body, settings.policy.total_delta)
     time.sleep(-(time.monotonic() - began) % settings.pace)  # how long rows took is not to be seen
     return line
-
-
-def _number(invitation: str) -> int:
-    """Return whose invitation it is. InputError where it is no invitation."""
-    parts = invitation.split("_")
-    if len(parts) != 3 or parts[0] != "dpi" or not parts[1].isdecimal() or len(parts[1]) > 8:
-        raise InputError("invitation: must be like dpi_17_0123abcd")
-    return int(parts[1])
 
 
 def number_of_report(line: Sent) -> int | None:
@@ -143,7 +136,7 @@ def summarize(settings: Settings) -> dict[str, Any]:
     spent = sum(line.epsilon for line in lines)
     return {
         "spent": str(spent),
-        "total": decimal_string(settings.policy.total),
+        "total": decimal_string(settings.policy.total_epsilon),
         "spent_delta": decimal_string(sum((line.delta for line in lines), Decimal(0))),
         "total_delta": decimal_string(settings.policy.total_delta),
         "reports": [

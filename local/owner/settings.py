@@ -31,7 +31,6 @@ age = [17, 90]
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -41,14 +40,11 @@ from typing import TYPE_CHECKING, Any
 
 from accountant.system.lazy_import import later
 from dpserve_verify.errors import BudgetRefused, InputError
-from dpserve_verify.log.seen_checkpoints import SeenCheckpoints
-from dpserve_verify.privacy.budget import exact_decimal
-from local.campaign.asking import Carry, check_url, seen_beside
+from local.campaign.asking import Place
 from local.campaign.questions import LEARNERS
-from local.reports.forecast import read_least_worth
+from local.campaign.settings_files import Kind, check_settings, read_place, read_policy, read_toml
 from local.reports.question import Question
 from local.reports.shared import SharedDefinition
-from local.reports.toml import Kind, check_settings
 from local.turns.definition import BoostedDefinition
 from models.features.features import NumericFeature
 
@@ -88,14 +84,14 @@ class Pinned:
 
 @dataclass(frozen=True)
 class Policy:
-    """What an owner agrees to. `total`, `total_delta`: of all reports that were ever drawn; `largest`, `largest_delta`:
-    of one. `aggregators`: fingerprints of those whom the owner believes to be honest. `most_rounds`: of a campaign that
-    asks owners in turns; each of them answers once all the same. `question`: what may be asked; None: nothing.
-    `least_worth`: of the forecast that a campaign is signed with; None: whatever it is.
+    """What an owner agrees to. `total_epsilon`, `total_delta`: of all reports that were ever drawn; `largest_epsilon`,
+    `largest_delta`: of one. `aggregators`: fingerprints of those whom the owner believes to be honest. `most_rounds`:
+    of a campaign that asks owners in turns; each of them answers once all the same. `question`: what may be asked;
+    None: nothing. `least_worth`: of the forecast that a campaign is signed with; None: whatever it is.
     """
 
-    total: Decimal
-    largest: Decimal
+    total_epsilon: Decimal
+    largest_epsilon: Decimal
     learners: tuple[str, ...] = LEARNERS
     least_owners: int = 1
     least_candidates: int = 2
@@ -118,12 +114,10 @@ class Policy:
             )
         self.question.check(definition)
         definition.check_affordable()
-        if definition.epsilon > self.largest:
-            raise BudgetRefused(f"epsilon={definition.epsilon}: your policy gives at most {self.largest} to one report")
-        if definition.delta > self.largest_delta:
-            raise BudgetRefused(
-                f"delta={definition.delta}: your policy gives at most {self.largest_delta} to one report"
-            )
+        for name in ("epsilon", "delta"):
+            price, most = getattr(definition, name), getattr(self, f"largest_{name}")
+            if price > most:
+                raise BudgetRefused(f"{name}={price}: your policy gives at most {most} to one report")
         if definition.learner not in self.learners:
             raise InputError(f"learner={definition.learner}: your policy allows {', '.join(self.learners)}")
         if isinstance(definition, SharedDefinition):
@@ -147,68 +141,31 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Place):
     """owner.toml, with paths beside that file."""
 
-    url: str
-    trust: Path
     rows: Path
     ledger: Path
-    ca: Path | None
     policy: Policy
-    seen: SeenCheckpoints
     pace: float = PACE
-    carry: Carry | None = None
 
 
 def read_settings(path: Path) -> Settings:
     """Read owner.toml. InputError where the file is not there, or says something that is not understood."""
-    try:
-        raw = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read as TOML ({type(error).__name__})") from None
-    needed: dict[str, Kind] = {"url": str, "trust": str, "rows": str, "ledger": str, "policy": dict}
-    optional: dict[str, Kind] = {
-        "ca": str,
-        "witnesses": str,
-        "ranges": dict,
-        "question": dict,
-        "pace_seconds": (int, float),
-    }
-    top = check_settings(raw, needed, optional)
-    policy = check_settings(
-        top["policy"],
-        {"total_epsilon": str, "largest_epsilon": str},
-        {
-            "learners": list,
-            "least_owners": int,
-            "least_candidates": int,
-            "most_rounds": int,
-            "total_delta": str,
-            "largest_delta": str,
-            "aggregators": list,
-            "least_worth": str,
-        },
-    )
-    total, largest = (exact_decimal(name, policy.pop(name)) for name in ("total_epsilon", "largest_epsilon"))
-    if not (total > 0 and largest > 0):
-        raise InputError("policy: total_epsilon and largest_epsilon must be above 0")
-    for name in ("total_delta", "largest_delta"):
-        if name in policy:
-            policy[name] = exact_decimal(name, policy[name])
-    if "least_worth" in policy:
-        policy["least_worth"] = read_least_worth(policy["least_worth"])
+    needed: dict[str, Kind] = {"rows": str, "ledger": str}
+    optional: dict[str, Kind] = {"ranges": dict, "question": dict, "pace_seconds": (int, float)}
+    top = read_toml(path, needed, optional)
     ranges = {name: _ends(name, ends) for name, ends in top.get("ranges", {}).items()}
+    pins = pinned_from_toml(top["question"]) if "question" in top else None
+    policy = read_policy(Policy, top["policy"], ranges=ranges, question=pins)
+    if not (policy.total_epsilon > 0 and policy.largest_epsilon > 0):
+        raise InputError("policy: total_epsilon and largest_epsilon must be above 0")
     pace = float(top.get("pace_seconds", PACE))
     if not 0 < pace <= SLOWEST:
         raise InputError(f"pace_seconds={pace}: must be above 0 and at most {SLOWEST:.0f}")
-    pins = pinned_from_toml(top["question"]) if "question" in top else None
-    values: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in policy.items()}
-    paths = {name: path.parent / top[name] for name in ("trust", "rows", "ledger")}
-    ca = path.parent / top["ca"] if "ca" in top else None
-    policies = Policy(total, largest, ranges=ranges, question=pins, **values)
-    checkpoints = seen_beside(paths["ledger"], path.parent / top["witnesses"] if "witnesses" in top else None)
-    return Settings(check_url(top["url"]), ca=ca, policy=policies, seen=checkpoints, pace=pace, **paths)
+    ledger = path.parent / top["ledger"]
+    place = read_place(path, top, ledger)
+    return Settings(**place, rows=path.parent / top["rows"], ledger=ledger, policy=policy, pace=pace)
 
 
 def pinned_from_toml(raw: dict[str, Any]) -> Pinned:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -220,10 +220,3 @@ def multiplier_for(layout: Groups, budget: Budget) -> Decimal:
         costs = gdp.epsilon_of(plan_of(layout, middle * FINEST), budget.delta)
         low, high = (middle, high) if costs is None or costs > budget.epsilon else (low, middle)
     return high * FINEST
-
-
-def check_aggregators(aggregators: Sequence[Aggregator]) -> tuple[Aggregator, ...]:
-    """Raise InputError unless there are two."""
-    if len(aggregators) != AGGREGATORS:
-        raise InputError(f"aggregators: {len(aggregators)}; two are asked, of whom one must be honest")
-    return tuple(aggregators)

@@ -380,7 +380,7 @@ def test_a_new_file_is_written_and_says_what_the_rows_hold(tmp_path):
     assert found == {"rows": 3, "answers_that_fit": 1, "missing_columns": ["b"], "problem": None}
     settings = read_settings(tmp_path / "owner.toml")
     assert settings.policy.question == new.question
-    assert (settings.policy.total, settings.policy.largest, settings.policy.least_owners) == (5, 2, 30)
+    assert (settings.policy.total_epsilon, settings.policy.largest_epsilon, settings.policy.least_owners) == (5, 2, 30)
     with pytest.raises(InputError, match="is there already"):
         founding.found_owner(tmp_path / "owner.toml", new)
     for wrong in (replace(new, rows="none.csv"), replace(new, total_epsilon="0"), replace(new, url="http://far.example"),

@@ -138,7 +138,7 @@ def test_one_name_is_one_question_also_where_the_first_was_not_answered(homes, t
     with pytest.raises(OtherHistory, match=r"survey: asks something else .*nothing was drawn") as error:
         ledger.serve("log", two)
     assert (error.value.exit_code, error.value.code) == (4, "other_history")
-    small = replace(settings, policy=replace(settings.policy, largest=one.epsilon / 2))
+    small = replace(settings, policy=replace(settings.policy, largest_epsilon=one.epsilon / 2))
     with pytest.raises(DpserveError, match="your policy gives"):
         answer(small, first, "survey")  # not answered, and remembered
     for each in tmp_path.glob("owner.db.checkpoints/*"):
