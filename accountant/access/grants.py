@@ -31,7 +31,6 @@ EVERYTHING = "everything"
 KINDS = ("family", "dataset", "model")
 ASKING = ("train", "evaluate")  # scopes that ask for jobs
 MAX_JOBS, MAX_SEQ = 200, 2**53
-COMMAND_LINE = "cli:"  # how principals of the command line begin
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
 

@@ -21,7 +21,6 @@ from typing import NoReturn
 from accountant.system.machine import memory
 from dpserve_verify.errors import TooMuch
 
-TICK_SECONDS = 0.01
 LEAST = 512 << 20  # bytes
 PARENT_DEATH_SIGNAL = 1  # of Linux's prctl
 
@@ -109,14 +108,6 @@ class ConfinedFork:
     def is_done(self) -> bool:
         """Return whether it has come to its own end, within its bounds."""
         return self._status == 0
-
-
-def run_confined(bounds: Bounds, deadline: float, work: Callable[[], object]) -> bool:
-    """Wait for a `ConfinedFork`; return whether it is done."""
-    fork = ConfinedFork(bounds, deadline, work)
-    while not fork.has_ended():
-        time.sleep(TICK_SECONDS)
-    return fork.is_done
 
 
 def end_with_parent(parent: int, number: int = signal.SIGKILL) -> None:

@@ -4,7 +4,6 @@ is derived twice: as the ledger does, and from the definitions of PRIVACY sectio
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -18,7 +17,6 @@ from dpserve_verify.privacy.second_opinion import to_epsilon
 from dpserve_verify.privacy.soundness import Figures, require
 
 Value = Mapping[str, Any]
-_HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 @lru_cache(1 << 16)
@@ -42,12 +40,6 @@ class Account:
     epsilon: Decimal
     whole: bool
     person: bool = False
-
-
-def require_hex(value: Value, *names: str) -> None:
-    """Raise LedgerInvalid unless each of these fields is a SHA-256 digest in lower-case hexadecimal."""
-    for name in names:
-        require(_HEX.fullmatch(value[name]) is not None, f"{name}: must be 64 hexadecimal digits")
 
 
 def read_budget(value: Value) -> Budget:

@@ -96,12 +96,6 @@ class Rights:
         return now is not None and (self.until is None or grants.spell(now) < self.until)
 
 
-def good_bearers(home: Home) -> tuple[dict[str, Bearer], list[str]]:
-    """Return the `bearers` of `rights`, and what is `wrong`."""
-    found = rights(home)
-    return found.bearers, found.wrong
-
-
 def rights(home: Home, before: Rights | None = None) -> Rights:
     """Look at the ledger: who may do what now. LedgerInvalid, LedgerUnavailable as `TransparencyLog.signed`. `before`:
     what was seen before, whose families are those of now where nothing was written since.

@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
+from confined_work import run_confined
 
-from accountant.system.confined import Bounds, bound_memory, confine, run_confined
+from accountant.system.confined import Bounds, bound_memory, confine
 from dpserve_verify.errors import TooMuch
 
 MB = 1 << 20

@@ -15,7 +15,7 @@ from accountant.home import Home
 from accountant.ledger.families.records import Why
 from accountant.store.tables import grant_table
 from dpserve_verify.errors import InputError
-from serving.process.tokens import good_bearers, new_token
+from serving.process.tokens import new_token, rights
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_tokens_act_for_principals_and_have_their_own_scopes_on_everything(home)
     new_token(home, "night", [], principal="ann")
     new_token(home, "day", ["audit"], principal="ann")
     grant(home, "train", "dataset", "adult")
-    held = {bearer.token.name: bearer.access for bearer in good_bearers(home)[0].values()}
+    held = {bearer.token.name: bearer.access for bearer in rights(home).bearers.values()}
     assert held["shop"].principal == "token:shop"
     assert held["shop"].scopes == ("predict",)
     assert (held["night"].scopes, held["day"].scopes) == (("train",), ("train", "audit"))

@@ -17,7 +17,7 @@ from accountant.errors import Forbidden, UnknownName, WrongState
 from accountant.home import Home
 from accountant.ledger import model_names
 from serving.cli.app import run
-from serving.process.tokens import good_bearers, new_token
+from serving.process.tokens import new_token, rights
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_a_later_token_has_nothing_of_an_earlier_one_of_its_name(home):
     tokens.revoke(home.ledger, "shop")
     second = make(home, "shop", "predict")
     assert (first, second) == ("token:shop", f"token:shop#{home.ledger.log.size() - 1}")
-    (bearer,) = good_bearers(home)[0].values()
+    (bearer,) = rights(home).bearers.values()
     assert (bearer.access.principal, bearer.access.scopes) == (second, ("predict",))
     assert not bearer.access.owns(job.by)
     assert not bearer.access.may_see(job)
@@ -70,7 +70,7 @@ def test_without_its_row_a_name_is_still_known_as_used(home):
     home = Home.open(place(home.path))
     assert make(home) != "token:shop"
     assert access_of(home.ledger, "token:shop").has("admin")
-    assert not next(iter(good_bearers(home)[0].values())).access.has("admin")
+    assert not next(iter(rights(home).bearers.values())).access.has("admin")
 
 
 def test_a_name_with_several_holders_is_the_living_one(home):
@@ -98,7 +98,7 @@ def test_who_goes_on_with_what_another_had_says_so_and_the_audit_notes_it(home):
     give(home, first)
     tokens.revoke(home.ledger, "shop")
     assert make(home, "shop", "predict", principal=first) == first
-    assert next(iter(good_bearers(home)[0].values())).access.has("admin")
+    assert next(iter(rights(home).bearers.values())).access.has("admin")
     report = audit_home(home)
     assert report.ok
     assert [note for note in report.notes if "has what that one was granted" in note]

@@ -30,7 +30,7 @@ from dpserve_verify.errors import DpserveError, LedgerInvalid
 from dpserve_verify.formats import canonical
 from dpserve_verify.log import notes
 from serving.app import DOORS
-from serving.process.tokens import digest, good_bearers, new_token
+from serving.process.tokens import digest, new_token, rights
 
 SECRET = "dps_" + "a" * 43
 SMALL = plan(count=2)
@@ -93,7 +93,7 @@ def test_a_token_row_that_was_changed_is_good_for_nothing(home, change):
         new_token(home, name, [scope])
     tokens.revoke(home.ledger, "ended")
     sql(home, change)
-    held, wrong = good_bearers(home)
+    held, wrong = rights(home).bearers, rights(home).wrong
     assert {bearer.token.name for bearer in held.values()} <= {"root", "shop"}
     assert len(wrong) == 1
     assert named(home, "token")
@@ -127,7 +127,7 @@ def test_entries_that_no_checkpoint_covers_stop_everything(home):
         seq = append_unsigned(connection, evil_entry())
     values = (digest(SECRET), seq, "evil", "admin", "evil")
     sql(home, "INSERT INTO token (hash, seq, name, scopes, principal) VALUES (?, ?, ?, ?, ?)", *values)
-    for act in (home.ledger.log.check_mark, lambda: small(home.ledger), lambda: good_bearers(home)):
+    for act in (home.ledger.log.check_mark, lambda: small(home.ledger), lambda: rights(home)):
         with pytest.raises(LedgerInvalid, match=f"entry {seq}: no checkpoint"):
             act()
     with pytest.raises(LedgerInvalid):

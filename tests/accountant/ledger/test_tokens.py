@@ -11,7 +11,7 @@ from accountant.access.grants import Access
 from accountant.errors import NameTaken, UnknownName
 from dpserve_verify.errors import InputError
 from serving.operations.grants import TokenAnswer
-from serving.process.tokens import bearer, digest, good_bearers, new_token
+from serving.process.tokens import bearer, digest, new_token, rights
 
 
 def test_token_is_known_by_its_hash_alone(home):
@@ -30,11 +30,11 @@ def test_two_tokens_are_never_the_same(home):
 
 def test_revoking_is_an_entry_and_for_ever(home):
     secret, token = new_token(home, "shop", ["predict"])
-    assert good_bearers(home)[0].keys() == {digest(secret)}
+    assert rights(home).bearers.keys() == {digest(secret)}
     revoked = tokens.revoke(home.ledger, "shop")
     assert home.ledger.log.entry(revoked.revoked).value["type"] == "token-revoked"
     assert home.ledger.log.entry(revoked.revoked).value["hash"] == token.digest
-    assert good_bearers(home)[0] == {}
+    assert rights(home).bearers == {}
     with pytest.raises(UnknownName):
         tokens.revoke(home.ledger, "shop")
 

@@ -21,7 +21,7 @@ from accountant.log import last_seen
 from accountant.log.last_seen import HighWater
 from accountant.store import engines
 from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable
-from serving.process.tokens import good_bearers
+from serving.process.tokens import rights
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_who_holds_the_mark_keeps_no_reader_waiting_and_a_writer_for_a_stated_ti
     monkeypatch.setattr(last_seen, "WAIT_SECONDS", 0.1)
     before = snapshot(home)
     with mark_of(home).locked():
-        assert [each.token.name for each in good_bearers(home)[0].values()] == ["shop"]
+        assert [each.token.name for each in rights(home).bearers.values()] == ["shop"]
         home.ledger.log.check_mark()
         assert other(home).trust == home.trust
         with pytest.raises(LedgerUnavailable, match="it stands still: let it go on, or end it"):
@@ -70,7 +70,7 @@ def test_a_writer_that_stands_still_keeps_no_reader_waiting(home):
     with home.ledger.log.writing() as writer:
         write_one(writer)
         reader = other(home)
-        assert [each.token.name for each in good_bearers(reader)[0].values()] == ["shop"]
+        assert [each.token.name for each in rights(reader).bearers.values()] == ["shop"]
         assert reader.ledger.log.size() == writer.tree.size - 1
     assert reader.ledger.log.size() == writer.tree.size
 
@@ -100,7 +100,7 @@ def test_who_commits_first_may_raise_the_mark_last(home):
     assert home.ledger.log.size() == writer.tree.size + 1
     reserve(home.ledger)
     home.ledger.log.check_mark()
-    assert [each.token.name for each in good_bearers(home)[0].values()] == ["shop"]
+    assert [each.token.name for each in rights(home).bearers.values()] == ["shop"]
 
 
 def test_a_reader_takes_no_notice_of_what_was_written_after_its_snapshot(home):
@@ -110,7 +110,7 @@ def test_a_reader_takes_no_notice_of_what_was_written_after_its_snapshot(home):
         good, wrong = tokens.sound_tokens(signed)
         assert ([each.name for each in good], wrong) == (["shop"], [])
         assert signed.keys()
-    assert good_bearers(home) == ({}, [])
+    assert (rights(home).bearers, rights(home).wrong) == ({}, [])
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_writers_of_one_process_take_turns(home):
         try:
             for each in range(4):
                 tokens.create(home.ledger, f"t{number}-{each}", ["predict"], f"{number:x}{each:x}" * 32)
-                assert good_bearers(home)[1] == []
+                assert rights(home).wrong == []
         except Exception as error:
             failures.append(error)
 
@@ -174,5 +174,5 @@ def test_writers_of_one_process_take_turns(home):
     for thread in threads:
         thread.join()
     assert failures == []
-    assert len(good_bearers(home)[0]) == 33
+    assert len(rights(home).bearers) == 33
     assert audit_home(home).problems == ()

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from confined_work import run_confined
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
-from accountant.system.confined import Bounds, run_confined
+from accountant.system.confined import Bounds
 from dpserve_verify.errors import InputError
 from models.edit import edit_list
 from models.edit.edit_list import MAX_EDITS, edit_all, read_edits

@@ -31,7 +31,7 @@ from serving.cli import terminal
 from serving.cli.app import CORE, OWNERS, PEOPLE, TREE, app, run
 from serving.cli.requests import key_values
 from serving.cli.tree import Branch
-from serving.process.tokens import digest, good_bearers
+from serving.process.tokens import digest, rights
 from training.jobs.job import submit
 from training.kinds import job_steps
 from training.planning.price_engine import ENGINE
@@ -101,7 +101,7 @@ def test_init_puts_one_admin_token_into_a_file_and_prints_none(tmp_path, monkeyp
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert str(file) in err
     assert "dps_" not in json.dumps(body) + err
-    assert good_bearers(Home.open())[0].keys() == {digest(secret)}
+    assert rights(Home.open()).bearers.keys() == {digest(secret)}
     assert stat.S_IMODE((tmp_path / "home").stat().st_mode) == 0o700
     code, tokens, _ = said("token", "list")
     assert [(t["name"], t["scopes"]) for t in tokens["tokens"]] == [("admin", ["admin"])]

@@ -15,10 +15,11 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from confined_work import run_confined
 
 from accountant.errors import DataError, SchemaError, UnknownName, WrongState
 from accountant.ledger.families.records import Unit
-from accountant.system.confined import Bounds, ConfinedFork, run_confined
+from accountant.system.confined import Bounds, ConfinedFork
 from dpserve_verify.errors import InputError
 from serving.cli.app import run
 from training.datasets.datasets import pack

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from confined_work import run_confined
 from hypothesis import given
 from hypothesis import strategies as st
 
 from accountant.errors import SchemaError
-from accountant.system.confined import Bounds, run_confined
+from accountant.system.confined import Bounds
 from dpserve_verify.errors import InputError
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from training.rows.schema.schema import MAX_BYTES, MAX_FEATURES, MAX_LABEL, parse_schema, schema_from
