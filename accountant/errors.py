@@ -30,6 +30,9 @@ DpserveError                 exit 1
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from dpserve_verify.errors import DpserveError, InputError, LedgerInvalid, LedgerUnavailable, VerificationError
 
 
@@ -40,6 +43,33 @@ class AnswerMissing(InputError):
 
     code = "answer_missing"
     remedy = "the message asks the questions, and says how each is answered; ask again with the answers"
+
+
+class Faults:
+    """Collects what is wrong in several words of one request, so that one refusal says all of it."""
+
+    def __init__(self) -> None:
+        self._met = list[InputError]()
+
+    def __bool__(self) -> bool:
+        return bool(self._met)
+
+    @contextmanager
+    def collect(self) -> Iterator[None]:
+        """Go on behind the block where it raises InputError."""
+        try:
+            yield
+        except InputError as error:
+            self._met.append(error)
+
+    def settle(self) -> None:
+        """Raise what was met: one fault as it is; of several AnswerMissing where one of them is, else InputError."""
+        if len(self._met) == 1:
+            raise self._met[0]
+        if self._met:
+            kind = AnswerMissing if any(isinstance(error, AnswerMissing) for error in self._met) else InputError
+            details = {name: value for error in self._met for name, value in error.details.items()}
+            raise kind("; ".join(dict.fromkeys(error.message for error in self._met)), **details)
 
 
 class SchemaError(InputError):

@@ -112,7 +112,7 @@ def rehearse_append(
     return grown[0]
 
 
-def check_person_words(dataset: Dataset, person: Decimal | None, each_block: bool) -> None:
+def check_person_words(dataset: Dataset, person: object | None, each_block: bool) -> None:
     """Raise InputError where the answer about one person's total does not suit a dataset that gets another block; the
     message lists the answers.
     """

@@ -226,16 +226,17 @@ class ServingState:
 
     async def _look_anew(self) -> None:
         """Wait for a look that begins from now on: whoever waits shares it."""
+
+        async def look() -> None:
+            await asyncio.sleep(self._began_anew + ANEW_SECONDS - time.monotonic())
+            self._began_anew, self._anew = time.monotonic(), None  # who comes from now on needs another
+            await anyio.to_thread.run_sync(self.refresh, False, limiter=LOOKING)
+
         if self.is_away:
             return
         if self._anew is None or self._anew.done():
-            self._anew = asyncio.create_task(self._next_look())
+            self._anew = asyncio.create_task(look())
         await asyncio.wait({self._anew}, timeout=AWAY_SECONDS)
-
-    async def _next_look(self) -> None:
-        await asyncio.sleep(self._began_anew + ANEW_SECONDS - time.monotonic())
-        self._began_anew, self._anew = time.monotonic(), None  # who comes from now on needs another
-        await anyio.to_thread.run_sync(self.refresh, False, limiter=LOOKING)
 
     async def watch(self) -> None:
         """Look again and again."""

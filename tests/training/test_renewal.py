@@ -4,6 +4,7 @@ steps it is asked again, and nothing is appended or charged twice.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
@@ -24,6 +25,7 @@ from accountant.home import Home
 from accountant.ledger.schedules import LAST_DAY, Schedule
 from dpserve_verify.privacy.budget import Budget, Relation
 from serving.cli.app import run
+from serving.cli.data import blocks, renew
 from training.datasets.datasets import register
 from training.jobs.schedule import schedules, submit_due
 from training.kinds.training_steps import TrainingSteps
@@ -173,6 +175,48 @@ def test_the_plan_of_rows_that_are_a_block_already_says_what_the_renewal_does(ho
     assert both()[0] == 2
     assert home.ledger.dataset("visits").last == 2
     assert audit_home(home).ok
+
+
+def test_what_append_takes_of_rows_renew_takes_in_the_same_words():
+    options = [dict(inspect.signature(command).parameters) for command in (blocks.append, renew.renew)]
+    assert {"data", "records", "dated", "each_block", "reason", "distinct_ids"} <= options[0].keys()
+    for name in options[0].keys() - {"name"}:
+        appended, renewed = options[0][name], options[1][name]
+        assert appended.default == renewed.default, name
+        (one,), (other,) = appended.annotation.__metadata__, renewed.annotation.__metadata__
+        assert (one.help, one.param_decls) == (other.help, other.param_decls), name
+
+
+def test_all_that_is_wrong_with_a_renewal_is_one_refusal(home, tmp_path, capsys):
+    """Epsilon, blocks and number of rows left open, half of the days, no reason, and people who have a total already:
+    each is named, `append` says its part in the same words, and with all of it mended the renewal goes through.
+    """
+    assert ask(capsys, "renew", "visits", "--data", str(month(tmp_path, 2)), *JOB, "--blocks", "last:1")[0] == 0
+    rows = str(month(tmp_path, 3))
+    wrong = ["--dated", "day", "--since", "2026-01-05", "--person-epsilon", "x"]
+    code, body = ask(capsys, "renew", "visits", "--data", rows, *wrong)
+    assert (code, body["error"]["code"], body["error"]["details"]) == (
+        2,
+        "answer_missing",
+        {"answers": ["--records N"]},
+    )
+    said = body["error"]["message"].split("; ")
+    for start in (
+        "epsilon: ",
+        "records: ",
+        "reason: ",
+        "dated: ",
+        "person_epsilon='x'",
+        "blocks: ",
+        "dataset=visits: ",
+    ):
+        assert sum(text.startswith(start) for text in said) == 1, (start, said)
+    code, appended = ask(capsys, "dataset", "append", "visits", "--data", rows, *wrong)
+    assert (code, appended["error"]["message"] in body["error"]["message"]) == (2, True)
+    assert len(appended["error"]["message"].split("; ")) > 4
+    code, body = ask(capsys, "renew", "visits", "--data", rows, *JOB, "--since", "2026-01-05")
+    assert (code, body["error"]["code"]) == (2, "bad_input")
+    assert ask(capsys, "renew", "visits", "--data", rows, *JOB, "--blocks", "last:1")[0] == 0
 
 
 @pytest.mark.parametrize("words", [["--each-block"], ["--person-epsilon", "2.5"]])

@@ -8,16 +8,17 @@ block already are not appended once more, and the job of that block has one key,
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from accountant.access.grants import Access
-from accountant.errors import IdempotencyConflict
+from accountant.errors import Faults, IdempotencyConflict
 from accountant.home import Home
 from accountant.ledger.block_appending import rehearse_append
+from accountant.ledger.families.block_rows import require_window
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import HOLDOUT, NotCommitted, charged_window
 from accountant.ledger.families.windows import window_of, window_words
@@ -30,7 +31,7 @@ from training.jobs import job
 from training.kinds.training_steps import earlier_job
 from training.measuring.worth.evaluate import plan_following
 from training.planning.job_views import job_to_json
-from training.planning.plans import plan
+from training.planning.plans import plan, target_of
 from training.requests import JobRequest
 
 LOG = logging.getLogger("dpserve.training")
@@ -69,6 +70,16 @@ class ScheduledRows:
 def _state(path: Path) -> tuple[int, int]:
     status = path.stat()
     return status.st_mtime_ns, status.st_size
+
+
+def check_words(home: Home, given: Mapping[str, Any]) -> None:
+    """Raise one InputError with all that is left open in the words of a job on a dataset that gets another block."""
+    dataset, faults = home.ledger.dataset(given["dataset"]), Faults()
+    with faults.collect():
+        require_window(replace(dataset, last=(dataset.last or 1) + 1), given.get("blocks"))
+    with faults.collect():
+        target_of(home, dataset, given.get("target"))
+    faults.settle()
 
 
 def plan_renewal(

@@ -167,7 +167,7 @@ def request_of(home: Home, dataset: Dataset, asked: JobRequest) -> tuple[Request
         raise InputError(f"dataset={asked.dataset}: its rows stay with their owners; open a campaign to ask them")
     dataset.check_delta(budget)
     model = check_name("model", asked.dataset if asked.model is None else asked.model)
-    target, why = _target(home, dataset, asked.target), dict[str, str]()
+    target, why = target_of(home, dataset, asked.target), dict[str, str]()
     name, given = asked.learner, asked.parameters
     if asked.public is not None:
         why = {CHOSEN: starts.WHY} if name == AUTO else {}
@@ -216,7 +216,7 @@ def require_attackable(dataset: Dataset, name: str, asked: JobRequest) -> None:
             raise InputError(f"attack: none can be registered with {what}; {remedy}")
 
 
-def _target(home: Home, dataset: Dataset, asked: str | None) -> str | None:
+def target_of(home: Home, dataset: Dataset, asked: str | None) -> str | None:
     """Return what the request says of its target: nothing where the dataset has one, so that naming it is no other
     request.
     """

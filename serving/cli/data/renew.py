@@ -6,21 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
+from accountant.errors import Faults
 from accountant.home import Home
+from accountant.ledger.block_appending import check_person_words
 from serving.cli.backends.user import require_access
-from serving.cli.data.blocks import (
-    BlockReason,
-    BlockRecords,
-    Dated,
-    EachBlock,
-    NewRows,
-    PersonEpsilon,
-    Since,
-    Until,
-    ask_records,
-    read_period,
-)
-from serving.cli.datasets import DatabaseQuery, DatabaseTable, DistinctIds, OnePerson, QueryReason, RowsData
+from serving.cli.data.blocks import BlockOptions, takes_block
 from serving.cli.requests import takes_request
 from serving.cli.terminal import Json, show, show_busy, show_progress
 from serving.cli.train import job_text, plan_text
@@ -29,23 +19,11 @@ from serving.operations.jobs import may_promote, require_training
 from training.requests import JobRequest
 
 
-@takes_request(JobRequest, "dataset", without=("tuning", "public"))
+@takes_request(JobRequest, "dataset", without=("tuning", "public"), optional=("epsilon",))
+@takes_block
 def renew(
-    asked: JobRequest,
-    data: RowsData,
-    query: DatabaseQuery = None,
-    query_reason: QueryReason = None,
-    table: DatabaseTable = None,
-    records: BlockRecords = None,
-    dated: Dated = None,
-    since: Since = None,
-    until: Until = None,
-    new_rows: NewRows = False,
-    person_epsilon: PersonEpsilon = None,
-    each_block: EachBlock = False,
-    reason: BlockReason = None,
-    one_person: OnePerson = False,
-    distinct_ids: DistinctIds = False,
+    given: dict[str, Any],
+    block: BlockOptions,
     plan: Annotated[
         bool, typer.Option("--plan", help="Say what it would cost and give; append and spend nothing.")
     ] = False,
@@ -60,35 +38,32 @@ def renew(
     dpserve renew visits --data march.parquet --records 400 --epsilon 0.2 --evaluate 0.25 --blocks last:12 --plan
     dpserve renew visits --data march.parquet --records 400 --epsilon 0.2 --evaluate 0.25 --blocks last:12 --promote
     """
-    from training.datasets.drafts.appending import read_words  # loads what reads rows
-    from training.datasets.opened import RowSource
-    from training.jobs import job, renewal
+    from training.jobs import job, renewal  # loads what reads rows
 
     home = Home.open()
-    access = require_access(home, "steward", dataset=asked.dataset)
-    caller = Caller(home, access)
+    access = require_access(home, "steward", dataset=given["dataset"])
+    caller, faults = Caller(home, access), Faults()
+    with faults.collect():
+        asked = JobRequest.of(given)
+    with faults.collect():
+        words = block.words(caller.principal, json)
+    with faults.collect():
+        renewal.check_words(home, given)
+    if faults:  # else the rows are looked at before: of what is a block already nothing need be said
+        with faults.collect():
+            check_person_words(home.ledger.dataset(given["dataset"]), block.person_epsilon, block.each_block)
+    faults.settle()
     require_training(caller, asked)
-    promotes = may_promote(caller, asked)
-    words = read_words(
-        ask_records(records, json), caller.principal, reason=reason, new_rows=new_rows, person_epsilon=person_epsilon,
-        each_block=each_block, one_person=one_person, distinct_ids=distinct_ids,
-        period=read_period(dated, since, until),
-    )  # fmt: skip
-    source = RowSource(data, query, table, query_reason)
+    about = home, block.source, words, asked
+    how: dict[str, Any] = {"by": caller.principal, "promotes": may_promote(caller, asked), "access": access}
     if plan:
         with show_busy("pricing"):
-            body = renewal.rehearse(home, source, words, asked, by=caller.principal, promotes=promotes, access=access)
-        return show(json, body, _plan_text(body))
+            body = renewal.rehearse(*about, **how)
+        return show(json, body, _job_text(body) if "job" in body else plan_text(body))
     job.recover(home)
     with show_progress(f"renewing {asked.model or asked.dataset}") as progress:
-        body = renewal.renew(
-            home, source, words, asked, by=caller.principal, promotes=promotes, access=access, progress=progress
-        )
+        body = renewal.renew(*about, **how, progress=progress)
     show(json, body, _job_text(body))
-
-
-def _plan_text(body: dict[str, Any]) -> str:
-    return _job_text(body) if "job" in body else plan_text(body)
 
 
 def _job_text(body: dict[str, Any]) -> str:

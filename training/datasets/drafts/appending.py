@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from accountant.access.grants import Access
-from accountant.errors import AnswerMissing
+from accountant.errors import AnswerMissing, Faults
 from accountant.home import Home
 from accountant.ledger.families.records import NewPeople, Why, identity_statement
 from accountant.ledger.families.windows import Period
@@ -20,6 +20,7 @@ RECORDS = (
     "public, and stays"
 )
 
+Days: TypeAlias = tuple[str | None, str | None, str | None]
 WORDS = "reason", "new_rows", "person_epsilon", "each_block", "one_person", "distinct_ids"
 
 
@@ -42,17 +43,26 @@ def read_words(
     each_block: bool = False,
     one_person: bool = False,
     distinct_ids: bool = False,
-    period: Period | None = None,
+    days: Days = (None, None, None),
 ) -> BlockWords:
-    """Read what a steward says of rows that come next, at any door. AnswerMissing without `records`; InputError where a
-    reason is needed and not given.
+    """Read what a steward says of rows that come next, at any door; `days`: by which date, the first and the last. One
+    error says all that is wrong: AnswerMissing without `records`, else InputError, as for a reason that is needed.
     """
-    if (new_rows or each_block or person_epsilon) and not reason:
-        raise InputError(
-            "reason: say why, with --new-rows, --each-block or --person-epsilon: --reason TEXT; it stays in the ledger"
-        )
+    faults, epsilon, period = Faults(), None, None
+    with faults.collect():
+        require_records(records)
+    with faults.collect():
+        if (new_rows or each_block or person_epsilon) and not reason:
+            raise InputError(
+                "reason: say why, with --new-rows, --each-block or --person-epsilon: --reason TEXT; it stays in the "
+                "ledger"
+            )
+    with faults.collect():
+        period = read_period(*days)
+    with faults.collect():
+        epsilon = exact_decimal("person_epsilon", person_epsilon) if person_epsilon else None
+    faults.settle()
     why = Why(by, reason) if reason and (each_block or person_epsilon) else None
-    epsilon = exact_decimal("person_epsilon", person_epsilon) if person_epsilon else None
     return BlockWords(
         require_records(records),
         period,
@@ -60,6 +70,15 @@ def read_words(
         identity_statement(one_person, distinct_ids),
         PersonWords(epsilon, each_block, why),
     )
+
+
+def read_period(dated: str | None, since: str | None, until: str | None) -> Period | None:
+    """Return the days of a block, where they are said. InputError where only some of it is."""
+    if dated is None and since is None and until is None:
+        return None
+    if dated is None or since is None or until is None:
+        raise InputError("dated: give --dated, --since and --until together")
+    return Period(dated, since, until)
 
 
 def append_requested(
