@@ -184,6 +184,7 @@ def test_wheel_holds_every_file_of_the_rooms(wheel):
     assert made | {"serving/docs/changelog.md"} <= set(wheel.namelist())
     assert "### Client.train" in wheel.read("serving/docs/reference/python.md").decode()
     assert "serving/docs/reference.py" not in wheel.namelist()
+    assert not [name for name in wheel.namelist() if name.startswith("serving/docs/player/")]
     sample = "training/datasets/drafts/sample"
     assert wheel.read(f"{sample}/{ROWS}") == (ROOT / "examples" / "data" / ROWS).read_bytes()
     assert f"{sample}/{SCHEMA}" in wheel.namelist()

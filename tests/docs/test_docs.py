@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import os
 import re
@@ -13,6 +14,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import browser
 import pytest
 import screenshots
 import yaml
@@ -111,6 +113,42 @@ def test_nothing_is_loaded_from_elsewhere(site, pages):
     assert outside == []
     styles = "".join(path.read_text("utf-8") for path in site.rglob("*.css"))
     assert re.findall(r"(?:@import|url\()\s*['\"]?(?:https?:)?//", styles) == []
+
+
+@pytest.mark.system("chromium")
+@pytest.mark.parametrize("phone", [False, True])
+def test_the_site_plays_the_recording_from_disk_and_asks_nobody(site, phone):
+    """In a real browser: it shows the first step, goes on by itself, and ends with what openssl said."""
+    home, asked, faults = (site / "index.html").as_uri(), list[str](), list[str]()
+    with browser.chromium() as chromium:
+        page = chromium.new_page(viewport=browser.PHONE if phone else browser.DESK)
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
+        page.goto(home)
+        shown = page.locator("#recording .ap-term-text")
+        browser.expect(shown).to_contain_text("signed by SHA256:")  # before it plays
+        page.locator("#recording .ap-overlay-start").click()
+        browser.expect(shown).not_to_contain_text("signed by SHA256:")
+        browser.expect(shown).to_contain_text("== The steward registers Adult")
+        page.keyboard.press("9")  # to the last tenth of it
+        browser.expect(shown).to_contain_text("Signature Verified Successfully")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.locator("a[href$='.cast']").count() == 1  # for who has no JavaScript
+    assert faults == []
+    assert any(url.endswith("asciinema-player.min.js") for url in asked)
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+def test_the_player_is_what_was_published_and_on_no_page_without_a_recording(site, pages):
+    folder, notice = DOCS / "player", (ROOT / "NOTICE").read_text("utf-8")
+    pinned = dict(reversed(line.split()) for line in (folder / "SHA256SUMS").read_text().splitlines())
+    there = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+    assert pinned == {name: digest for name, digest in there.items() if name != "SHA256SUMS"}
+    assert all(name in notice for name in pinned if name.endswith(".LICENSE"))
+    assert sum((folder / name).stat().st_size for name in pinned) < 300_000
+    playing = {path.relative_to(site).as_posix() for path, page in pages.items() if "player" in str(page.loads)}
+    assert playing == {"index.html"}
 
 
 @pytest.mark.parametrize("page", PAGES)
