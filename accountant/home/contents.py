@@ -49,6 +49,7 @@ PLACES = (
     Place("witnessed", Kind.KEEP, "the newest checkpoint that witnesses cosigned"),
     Place("backed-up.json", Kind.NEVER, "when the newest good backup was made"),
     Place("first-token", Kind.NEVER, "the admin token of the first start, until it is taken from there"),
+    Place("signed-out.json", Kind.NEVER, "who signed out at their provider, for an hour at most"),
     Place("schemas/*", Kind.KEEP, "copies of the datasets' schemas, for servers without rows"),
     Place("datasets/**.partial/**", Kind.NEVER, "rows that are being packed"),
     Place("datasets/*.fetched/**", Kind.NEVER, "pieces of a remote source that is being fetched"),

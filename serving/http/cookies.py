@@ -19,7 +19,8 @@ from serving.wire.errors import CrossSite
 
 COOKIE = "dpserve"
 LOGIN, LOGOUT, HOME = "/ui/login", "/ui/logout", "/ui"
-SIGN_ON, RETURN = "/ui/sso", "/ui/sso/back"  # to a provider who vouches for people, and from it
+# To a provider who vouches for people, from it, and what it says when they sign out there.
+SIGN_ON, RETURN, SIGN_OUT = "/ui/sso", "/ui/sso/back", "/ui/sso/logout"
 SIGN_INS = frozenset({("POST", LOGIN), ("GET", RETURN)})
 SAFE = frozenset({"GET", "HEAD"})
 Headers = Iterable[tuple[bytes, bytes]]

@@ -10,56 +10,64 @@ says, and not longer than `seconds` after the provider made it: who has left can
 
 from __future__ import annotations
 
-import json
 import logging
-import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from hmac import compare_digest
 from itertools import chain
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from accountant.access.grants import Access
 from accountant.access.tokens import Token
-from accountant.system.bounded_http import exchange
 from accountant.system.lazy_import import later
 from dpserve_verify.entries.access import check_principal
-from dpserve_verify.errors import DpserveError
-from serving.process.config.provider import Provider, check_address
+from dpserve_verify.errors import DpserveError, InputError
+from serving.process.config.provider import Provider
+from serving.process.provider_keys import ASK_SECONDS, ProviderKeys
+from serving.process.sign_outs import SignOuts
 from serving.process.tokens import Bearer, Rights, digest
 from serving.wire.errors import NotReady, Unauthorized
 
 if TYPE_CHECKING:
     from authlib.integrations import httpx_client
     from joserfc import errors as jose_errors
-    from joserfc import jwk, jwt
+    from joserfc import jwt
 else:
     httpx_client, jose_errors = later("authlib.integrations.httpx_client"), later("joserfc.errors")
-    jwk, jwt = later("joserfc.jwk"), later("joserfc.jwt")
+    jwt = later("joserfc.jwt")
 
 LOG = logging.getLogger("dpserve.serving")
-PERSON, GROUP = "person", "group"
-TYPES = ("", "jwt", "at+jwt", "application/at+jwt")  # of a token; what says that somebody logged out is of another
+PERSON, GROUP, SESSION = "person", "group", "session"
+TYPES = ("", "jwt", "at+jwt", "application/at+jwt")  # of a token
+LOGOUT_TYPES = ("", "jwt", "logout+jwt", "application/logout+jwt")
+LOGOUT = "http://schemas.openid.net/event/backchannel-logout"
 MOST_TOKEN = 8192  # bytes
-MOST_DOCUMENT = 1 << 18
-ASK_SECONDS = 3.0  # that the provider has for an answer
 CHECKED_SECONDS = 60.0  # after which a token's signature is looked at anew
-KEYS_SECONDS, AWAY_SECONDS, PAUSE_SECONDS = 60.0, 600.0, 5.0  # keys are asked for anew; are good no more; between tries
 SKEW_SECONDS = 10  # that the provider's clock may be ahead
 MOST_PEOPLE = 10_000
 NOBODY = "Authorization: this token of the provider is not good here, or not any more"
+NO_LOGOUT = "logout_token: is not by the provider of sign-ins, for us, of now and new, or does not say who signed out"
 
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody whom the provider vouches for until a second of 1970's. `principals`: they, then their groups."""
+    """Somebody whom the provider vouches for, from `made` until a second of 1970's.
+
+    Attributes:
+        principals: They, then their groups.
+        names: By which the provider may say that they signed out.
+        key: The thumbprint of the key that says so.
+    """
 
     token: Token
     principals: tuple[str, ...]
+    names: tuple[str, ...]
+    made: float
     until: float
+    key: str
 
 
 @dataclass(frozen=True)
@@ -72,20 +80,24 @@ class Attempt:
 
 
 class SingleSignOn:
-    """Checks tokens of one provider. `bearer` only looks at what was checked; whatever else blocks."""
+    """Checks tokens of one provider. `bearer` only looks at what was checked; whatever else blocks. `home`: whose
+    serving processes share who signed out.
+    """
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: Provider, home: Path) -> None:
         self.provider = provider
-        self._lock = threading.Lock()
-        self._keys: jwk.KeySet | None = None
-        self._facts: Mapping[str, Any] = {}
-        self._asked = self._seen = float("-inf")
+        self.keys = ProviderKeys(provider)
+        self._sign_outs = SignOuts(home, provider.seconds)
         self._people: dict[str, tuple[Person, float]] = {}
 
     def bearer(self, name: str, rights: Rights) -> Bearer | None:
-        """Return who bears the token of this sha256, with what is granted now; None where it was not checked lately."""
+        """Return who bears the token of this sha256, with what is granted now; None where it was not checked lately,
+        its key was withdrawn, or they signed out. NotReady as `SignOuts.have`.
+        """
         person, until = self._people.get(name, (None, 0.0))
         if person is None or time.monotonic() > until or time.time() >= person.until:
+            return None
+        if not self.keys.has(person.key) or self._sign_outs.have(person.names, person.made):
             return None
         held = chain.from_iterable(rights.granted.get(principal, ()) for principal in person.principals)
         return Bearer(person.token, Access(person.token.principal, tuple(held), rights.families))
@@ -95,107 +107,105 @@ class SingleSignOn:
         keys cannot be had.
         """
         person = self.check(secret)
-        with self._lock:
-            if len(self._people) >= MOST_PEOPLE:
-                self._people.clear()
-            self._people[digest(secret)] = person, time.monotonic() + CHECKED_SECONDS
+        if len(self._people) >= MOST_PEOPLE:
+            self._people.clear()
+        self._people[digest(secret)] = person, time.monotonic() + CHECKED_SECONDS
 
     def check(self, secret: bytes, nonce: str | None = None) -> Person:
         """Return whom a token is of. `nonce`: it is the answer to a sign-in of pages that had this one."""
         try:
-            if len(secret) > MOST_TOKEN:
-                raise ValueError("size")
-            claims = self._signed(secret)
-            self._check_claims(claims, nonce)
-            return self._person(claims, digest(secret))
-        except (NotReady, Unauthorized):
-            raise
+            claims, key = self._claims(secret, TYPES)
+            if "events" in claims or "sub" not in claims:
+                raise ValueError("events, sub")
+            if nonce is not None:
+                is_ours = claims.get("azp", self.provider.client) == self.provider.client
+                if not is_ours or not compare_digest(str(claims.get("nonce", "")).encode(), nonce.encode()):
+                    raise ValueError("nonce")
+            person = self._person(claims, digest(secret), key)
+            if self._sign_outs.have(person.names, person.made):
+                raise ValueError("signed out")
         except (jose_errors.JoseError, DpserveError, ValueError, TypeError, RecursionError, OverflowError) as error:
-            LOG.info("a token of the provider was refused: %s", type(error).__name__)  # its words may hold a claim
-            raise Unauthorized(NOBODY) from None
+            raise _refusal(error, "token", Unauthorized(NOBODY)) from None
+        return person
 
-    def _signed(self, secret: bytes) -> dict[str, Any]:
-        """Return the claims of a token, once its one signature is by the key that it names, and a known one."""
+    def sign_out(self, secret: bytes) -> None:
+        """End, in all serving processes of the home, what the provider made before a logout token of it for whom it
+        names (OpenID Connect Back-Channel Logout 1.0, 2.4 and 2.6). InputError where it is not good, or came before.
+        """
+        try:
+            claims, _ = self._claims(secret, LOGOUT_TYPES)
+            events, once = claims.get("events"), claims.get("jti")
+            if not (isinstance(events, dict) and isinstance(events.get(LOGOUT), dict)) or "nonce" in claims:
+                raise ValueError("events")
+            names = self._names(claims)
+            if not (names and once and isinstance(once, str)):
+                raise ValueError("jti, sub or sid")
+            self._sign_outs.end(names, claims["iat"], f"logout {once}")
+        except (jose_errors.JoseError, DpserveError, ValueError, TypeError, RecursionError, OverflowError) as error:
+            raise _refusal(error, "logout token", InputError(NO_LOGOUT)) from None
+
+    def _claims(self, secret: bytes, types: Collection[str]) -> tuple[dict[str, Any], str]:
+        """Return the claims of a token of one of these types, once its one signature is by the key that it names, a
+        known one, and it is of this provider, for us, and of this time; and the key's thumbprint.
+        """
+        if len(secret) > MOST_TOKEN:
+            raise ValueError("size")
         wanted: Any = {"alg": self.provider.algorithm, "use": "sig"}
+        signer = ""
 
         def key_of(header: Any) -> Any:
+            nonlocal signer
             found, kid = header.headers(), header.headers().get("kid")
-            if str(found.get("typ", "")).lower() not in TYPES or not (kid is None or isinstance(kid, str)):
+            if str(found.get("typ", "")).lower() not in types or not (kid is None or isinstance(kid, str)):
                 raise ValueError("header")
             try:
-                return self._published(anew=False).get_by_kid(kid, wanted)
+                key = self.keys.published().keys.get_by_kid(kid, wanted)
             except jose_errors.InvalidKeyIdError:  # a new one
-                return self._published(anew=True).get_by_kid(kid, wanted)
+                key = self.keys.published(anew=True).keys.get_by_kid(kid, wanted)
+            signer = key.thumbprint()
+            return key
 
-        return dict(jwt.decode(secret, key_of, algorithms=[self.provider.algorithm]).claims)
-
-    def _check_claims(self, claims: dict[str, Any], nonce: str | None) -> None:
-        """Raise what `check` catches unless the claims are of this provider, for us, and of this time."""
-        about: Any = {name: {"essential": True} for name in ("exp", "iat", "sub")}
+        claims = dict(jwt.decode(secret, key_of, algorithms=[self.provider.algorithm]).claims)
+        about: Any = {name: {"essential": True} for name in ("exp", "iat")}
         about |= {"iss": {"essential": True, "value": self.provider.issuer}}
         about |= {"aud": {"essential": True, "values": self.provider.audiences}}
         jwt.JWTClaimsRegistry(leeway=SKEW_SECONDS, **about).validate(claims)
-        if "events" in claims or self._end(claims) <= time.time():
+        if not (isfinite(claims["exp"]) and isfinite(claims["iat"]) and time.time() < self._end(claims)):
             raise ValueError("exp")
-        if nonce is not None:
-            is_ours = claims.get("azp", self.provider.client) == self.provider.client
-            if not is_ours or not compare_digest(str(claims.get("nonce", "")).encode(), nonce.encode()):
-                raise ValueError("nonce")
+        return claims, signer
 
     def _end(self, claims: Mapping[str, Any]) -> float:
-        return float(min(claims["exp"], claims["iat"] + self.provider.seconds))
+        return float(min(claims["iat"] + self.provider.seconds, claims["exp"]))
 
-    def _person(self, claims: Mapping[str, Any], name: str) -> Person:
+    def _names(self, claims: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the names of the person and of the session at the provider that claims have: both, one, or none."""
+        said = {kind: claims[claim] for kind, claim in ((PERSON, "sub"), (SESSION, "sid")) if claim in claims}
+        if not all(name and isinstance(name, str) for name in said.values()):
+            raise ValueError("sub, sid")
+        if "sub" in claims:
+            check_principal(self.provider.named(PERSON, claims["sub"]))
+        return tuple(self.provider.named(kind, name) for kind, name in said.items())
+
+    def _person(self, claims: Mapping[str, Any], name: str, key: str) -> Person:
         groups = claims.get(self.provider.groups) or []
         if not isinstance(groups, list) or not all(isinstance(each, str) for each in groups):
             raise ValueError("groups")
-        principal = check_principal(self.provider.named(PERSON, claims["sub"]))
+        principal, *_ = names = self._names(claims)
         held = (self.provider.named(GROUP, each) for each in groups)
         token = Token(principal, (), name, 0, principal=principal)  # entry 0 made no token: no schedule is theirs
-        return Person(token, (principal, *dict.fromkeys(held)), self._end(claims))
-
-    def _published(self, anew: bool) -> jwk.KeySet:
-        """Return the provider's keys; asked for where they are older than KEYS_SECONDS, or `anew`, and not too often.
-        NotReady where there are none of the last AWAY_SECONDS.
-        """
-        with self._lock:
-            now = time.monotonic()
-            if (anew or now - self._seen > KEYS_SECONDS) and now - self._asked > PAUSE_SECONDS:
-                self._asked = now
-                try:
-                    self._ask_keys()
-                except (DpserveError, jose_errors.JoseError, ValueError, TypeError, KeyError, RecursionError) as error:
-                    LOG.error("single sign-on: keys of %s: %s", self.provider.issuer, type(error).__name__)
-            if self._keys is None or time.monotonic() - self._seen > AWAY_SECONDS:
-                raise NotReady("the provider of sign-ins does not answer; tokens of dpserve are good")
-            return self._keys
-
-    def _ask_keys(self) -> None:
-        facts = _document(f"{self.provider.issuer.rstrip('/')}/.well-known/openid-configuration")
-        if facts["issuer"] != self.provider.issuer:
-            raise ValueError("issuer")
-        for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
-            check_address(name, facts[name])
-        keys = jwk.KeySet.import_key_set({"keys": list(_document(facts["jwks_uri"])["keys"])})
-        if self._keys is not None and {key.kid for key in self._keys} - {key.kid for key in keys}:
-            self._people.clear()  # what a key that is gone has signed is good no more
-        self._facts, self._keys, self._seen = facts, keys, time.monotonic()
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """Return what the provider says of itself. NotReady where it does not answer."""
-        self._published(anew=False)
-        return self._facts
+        principals = (principal, *dict.fromkeys(held))
+        return Person(token, principals, names, claims["iat"], self._end(claims), key)
 
     def address(self, attempt: Attempt) -> str:
         """Return where a browser signs in."""
+        endpoint = self.keys.published().facts["authorization_endpoint"]
         with self._client() as client:
             more = {"state": attempt.state, "nonce": attempt.nonce, "code_verifier": attempt.verifier}
-            return str(client.create_authorization_url(self.facts["authorization_endpoint"], **more)[0])
+            return str(client.create_authorization_url(endpoint, **more)[0])
 
     def redeem(self, attempt: Attempt, code: str) -> tuple[str, Person]:
         """Return the ID token that the provider gives for a code, and its person. Unauthorized where it gives none."""
-        endpoint = self.facts["token_endpoint"]
+        endpoint = self.keys.published().facts["token_endpoint"]
         try:
             with self._client() as client:
                 answer = client.fetch_token(
@@ -216,9 +226,9 @@ class SingleSignOn:
         )  # fmt: skip
 
 
-def _document(url: str) -> Any:
-    parts = urlsplit(url)
-    reply = exchange(parts, "GET", parts.path, None, {"Accept": "application/json"}, ASK_SECONDS, MOST_DOCUMENT)
-    if reply.status != 200:
-        raise ValueError("status")
-    return json.loads(reply.body)
+def _refusal(error: Exception, what: str, refusal: DpserveError) -> DpserveError:
+    """Return the error that the caller gets: `refusal`, unless nothing is wrong with what they sent."""
+    if isinstance(error, NotReady):
+        return error
+    LOG.info("a %s of the provider was refused: %s", what, type(error).__name__)  # its words may hold a claim
+    return refusal

@@ -265,4 +265,4 @@ def checker_of(setting: str) -> SingleSignOn:
     from serving.process.config.provider import Provider
     from serving.process.sso import SingleSignOn
 
-    return SingleSignOn(Provider.of(setting))
+    return SingleSignOn(Provider.of(setting), place(os.environ)[0])

@@ -1,7 +1,8 @@
 """A real OpenID Connect provider: django-oauth-toolkit, as an organization runs it, with people, groups and a login.
 
-`oidc_provider.py PORT FOLDER`: serves until it is killed; FOLDER has `key.pem`, its signing key, read at each request,
-and `away`, where it answers nothing about keys. People, groups and what else an admin does there: `POST /admin/`.
+`oidc_provider.py PORT FOLDER`: serves until it is killed; FOLDER has `key.pem`, its signing key, read at each request;
+`away`, where it answers nothing about keys, and `hang`, while it does not answer; and gets `asked`, the paths that were
+asked for. People, groups and what else an admin does there: `POST /admin/`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import time
 import uuid
 from pathlib import Path
 from socketserver import ThreadingMixIn
+from urllib.parse import urlencode
+from urllib.request import urlopen
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import django
@@ -48,6 +51,18 @@ def groups_of(user):
     return sorted(user.groups.values_list("name", flat=True))
 
 
+def tell_signed_out(user, address):
+    """By OpenID Connect Back-Channel Logout 1.0, which the toolkit does not have: its clients are told, by its key."""
+    from oauth2_provider.models import get_application_model
+
+    for client in get_application_model().objects.all():
+        now = int(time.time())
+        about = {"iss": ISSUER, "aud": client.client_id, "iat": now, "exp": now + 120, "sub": str(user.pk)}
+        about |= {"jti": uuid.uuid4().hex, "events": {"http://schemas.openid.net/event/backchannel-logout": {}}}
+        form = urlencode({"logout_token": sign(about, client.jwk_key, typ="logout+jwt")}).encode()
+        urlopen(address, form, timeout=60).read()
+
+
 def admin(request):
     """What an admin of the organization does."""
     from django.contrib.auth.models import Group, User
@@ -65,6 +80,8 @@ def admin(request):
             user.is_active = about.get("active", True)
             user.save()
             user.groups.set(Group.objects.get_or_create(name=name)[0] for name in about["groups"])
+        elif what == "signed_out":
+            tell_signed_out(User.objects.get(username=about["name"]), about["to"])
     return JsonResponse({})
 
 
@@ -77,6 +94,10 @@ def keys_may_be_away(answer):
 
     def middleware(request):
         oauth2_settings.OIDC_RSA_PRIVATE_KEY = (FOLDER / "key.pem").read_text()
+        with (FOLDER / "asked").open("a") as asked:
+            asked.write(f"{request.path}\n")
+        while "well-known" in request.path and (FOLDER / "hang").exists():
+            time.sleep(0.02)
         if "well-known" in request.path and (FOLDER / "away").exists():
             return HttpResponse(status=503)
         told = answer(request)

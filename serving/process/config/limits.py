@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from struct import Struct
 
-from accountant.access.tokens import Token
+from accountant.access.tokens import Limits, Token
 from accountant.home import local
 from serving.wire.errors import NotReady, TooManyRequests
 
@@ -25,6 +25,9 @@ LOG = logging.getLogger("dpserve.serving")
 DAY = 86_400
 SLOT = Struct("<qqqq")  # second, count in it, day, count in it
 EMPTY = bytes(SLOT.size)
+SIGN_INS = Token(
+    "sign-in", (), "", 0, limits=Limits(per_second=10)
+)  # by a provider; in the slot of entry 0, no token's
 
 
 class Meter:
@@ -63,10 +66,10 @@ class Meter:
 
 
 def _refusal(token: Token, span: str, most: int, wait: int) -> TooManyRequests:
+    who = token.name if token is SIGN_INS else f"token {token.name!r}"
     return TooManyRequests(
-        f"token {token.name!r} may make {most} requests a {span}; ask again in {wait} s", limit=most, per=span,
-        retry_after=wait,
-    )  # fmt: skip
+        f"{who} may make {most} requests a {span}; ask again in {wait} s", limit=most, per=span, retry_after=wait
+    )
 
 
 @lru_cache(maxsize=1)

@@ -215,7 +215,7 @@ def test_pages_offer_what_the_grants_allow(site):
 CAMPAIGN = "/v1/campaigns/{name}"
 OPEN = {
     "/livez", "/readyz", "/v2/health/live", "/v2/health/ready", "/ui/login", "/ui/logout", "/ui/static/{path:path}",
-    "/ui/sso", "/ui/sso/back", "/ui/sso/provider",
+    "/ui/sso", "/ui/sso/back", "/ui/sso/logout", "/ui/sso/provider",
     CAMPAIGN, *(f"{CAMPAIGN}/{word}" for word in ("reports", "shares", "collect", "held", "digest", "sum")),
     *(f"{CAMPAIGN}/rounds/{word}" for word in ("shares", "answers", "begin", "collect", "sum")),
 }  # fmt: skip

@@ -44,8 +44,8 @@ from training.requests import ProfileRequest
 
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
 
-# Parts of pages, which are asked for by a page that holds them, an address that leads to another, and Swagger's page,
-# which is another's.
+# Parts of pages, which are asked for by a page that holds them, an address that leads to another, what only a sign-in
+# at a provider leads to (tests/serving/process/test_sso.py looks at it), and Swagger's page, which is another's.
 PARTS = {"/ui/", "/api", "/ui/drafts/meaning", "/ui/datasets/{name}/fits", "/ui/sso", "/ui/sso/back"} | {
     f"/ui/jobs/{part}" for part in ("price", "parameters", "blocks")
 }

@@ -1,5 +1,5 @@
-"""Single sign-on, by a real provider: its tokens, forged and late ones, keys that roll, people who leave; in Chromium,
-by a command line, over REST.
+"""Single sign-on, by a real provider: its tokens, forged and late ones, keys that roll, people who leave or sign out;
+in Chromium, by a command line, over REST.
 """
 
 from __future__ import annotations
@@ -13,13 +13,20 @@ import shlex
 import subprocess
 import sys
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import product
 from types import SimpleNamespace
+from uuid import uuid4
 
 import httpx
 import pytest
-from browser import chromium, new_page
+from browser import DESK, PHONE, chromium, new_page, no_serious_findings, no_sideways_scroll
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from in_process import site_at
 from joserfc import jwk
 from pages import blocks
 from small_home import ROOT, adult_home, dpserve, free_port, running, until
@@ -32,7 +39,9 @@ from dpserve import ServiceError
 from dpserve.sso import sign_in
 from dpserve_verify.entries.access import GrantState, Rights
 from dpserve_verify.errors import InputError
-from serving.process import sso
+from serving.pages import sso as pages_sso
+from serving.process import provider_keys
+from serving.process.config.limits import SIGN_INS, Meter
 from serving.process.config.provider import Provider
 from serving.process.sso import SingleSignOn
 from serving.process.tokens import digest
@@ -40,6 +49,8 @@ from serving.wire.errors import NotReady, Unauthorized
 
 pytestmark = pytest.mark.server
 PASSWORD = "correct horse battery"
+LOGOUT = "http://schemas.openid.net/event/backchannel-logout"
+RIGHTS = SimpleNamespace(granted={}, families=None)
 foreign_key = rsa.generate_private_key(65537, 2048)
 
 
@@ -87,6 +98,19 @@ class Organization:
     def admin(self, **what):
         httpx.post(f"http://127.0.0.1:{self.port}/admin/", json=what).raise_for_status()
 
+    def asked(self, path):
+        """How often the provider was asked for a path that ends so."""
+        return sum(n for each, n in Counter((self.folder / "asked").read_text().split()).items() if each.endswith(path))
+
+    @contextmanager
+    def file(self, name):
+        """While it is there, the provider hangs, or is away."""
+        (self.folder / name).touch()
+        try:
+            yield
+        finally:
+            (self.folder / name).unlink(missing_ok=True)
+
     def client(self, name, kind, grant, **more):
         about = {"client_id": name, "client_secret": "hush", "client_type": kind, "authorization_grant_type": grant}
         self.admin(client={**about, **more})
@@ -104,6 +128,11 @@ class Organization:
         way = hashes.SHA512() if head["alg"] == "RS512" else hashes.SHA256()
         return start + b"." + base64.urlsafe_b64encode(key.sign(start, padding.PKCS1v15(), way)).rstrip(b"=")
 
+    def logout(self, key=None, header=None, **claims):
+        """A token that says that somebody signed out, as providers make them, but for what is said."""
+        about = {"events": {LOGOUT: {}}, "jti": uuid4().hex, "groups": None}
+        return self.token(key, {"typ": "logout+jwt"} | (header or {}), **about | claims)
+
 
 @pytest.fixture(scope="module")
 def organization(tmp_path_factory):
@@ -117,8 +146,8 @@ def organization(tmp_path_factory):
 
 
 @pytest.fixture
-def sign_on(organization):
-    return SingleSignOn(Provider.of(organization.setting))
+def sign_on(organization, tmp_path):
+    return SingleSignOn(Provider.of(organization.setting), tmp_path)
 
 
 def test_a_good_token_is_a_person_and_their_groups(organization, sign_on):
@@ -205,48 +234,175 @@ def test_an_answer_to_another_sign_in_is_refused(organization, sign_on, nonce):
             sign_on.check(organization.token(**claims), "mine")
 
 
+def is_known(sign_on, token):
+    return sign_on.bearer(digest(token), RIGHTS) is not None
+
+
 def test_keys_roll_and_what_a_removed_key_signed_is_over(organization, sign_on, monkeypatch):
-    old, rights = organization.token(), SimpleNamespace(granted={}, families=None)
+    old = organization.token()
     sign_on.admit(old)
-    assert sign_on.bearer(digest(old), rights) is not None
-    monkeypatch.setattr(sso, "PAUSE_SECONDS", 0)
+    assert is_known(sign_on, old)
+    monkeypatch.setattr(provider_keys, "PAUSE_SECONDS", 0)
     organization.roll()
     new = organization.token()
     sign_on.admit(new)  # of a key that was never seen: it is asked for
-    assert sign_on.bearer(digest(new), rights) is not None
-    assert sign_on.bearer(digest(old), rights) is None  # though it was checked seconds ago
+    assert is_known(sign_on, new)
+    assert not is_known(sign_on, old)  # though it was checked seconds ago
     with pytest.raises(Unauthorized):
         sign_on.admit(old)
 
 
-def test_unknown_keys_do_not_flood_the_provider(organization, sign_on, monkeypatch):
-    asked, ask = [], sign_on._ask_keys
-    monkeypatch.setattr(sign_on, "_ask_keys", lambda: asked.append(ask()))
-    for _ in range(50):
-        with pytest.raises(Unauthorized):
-            sign_on.check(organization.token(foreign_key))
-    assert len(asked) == 1
+def unknown(organization, count):
+    """Tokens of so many keys that there are not."""
+    head, _, rest = organization.token().partition(b".")
+    for number in range(count):
+        head = json.dumps({"alg": "RS256", "kid": f"k{number}"}).encode()
+        yield base64.urlsafe_b64encode(head).rstrip(b"=") + b"." + rest
+
+
+@pytest.mark.parametrize("is_old", [False, True], ids=["by a new key", "by keys of a minute ago"])
+def test_a_provider_that_hangs_keeps_nobody_else_waiting(organization, sign_on, monkeypatch, is_old):
+    """One thread asks it. Others are answered meanwhile, and tokens of 1,000 keys that there are not are refused."""
+    monkeypatch.setattr(provider_keys, "ASK_SECONDS", 600)
+    monkeypatch.setattr(provider_keys, "PAUSE_SECONDS", 0)
+    known = organization.token()
+    sign_on.admit(known)
+    before = organization.asked("configuration")
+    first = organization.token() if is_old else organization.token(foreign_key)
+    if is_old:
+        sign_on.keys._known = replace(sign_on.keys._known, seen=sign_on.keys._known.seen - 61)
+    with ThreadPoolExecutor(9) as threads:
+        with organization.file("hang"):
+            asking = threads.submit(sign_on.check, first)
+            until(lambda: organization.asked("configuration") > before, "the provider was asked")
+            others = [threads.submit(sign_on.check, each) for each in unknown(organization, 1000)]
+            assert {type(each.exception(60)) for each in others} == {Unauthorized}
+            assert is_known(sign_on, known)
+            assert threads.submit(sign_on.check, organization.token(sub="2")).result(60).principals
+            assert not asking.done()
+        monkeypatch.setattr(provider_keys, "PAUSE_SECONDS", 3600)  # the rest after it
+        assert (asking.exception(60) is None) == is_old
+        assert {type(threads.submit(sign_on.check, each).exception(60)) for each in unknown(organization, 1000)} == {
+            Unauthorized
+        }
+    assert organization.asked("configuration") == before + 1
+
+
+def test_the_first_to_come_wait_for_one_question(organization, sign_on):
+    before = organization.asked("configuration")
+    with ThreadPoolExecutor(4) as threads:
+        with organization.file("hang"):
+            coming = [threads.submit(sign_on.check, organization.token()) for _ in range(4)]
+            until(lambda: organization.asked("configuration") > before, "the provider was asked")
+        assert all(each.result(60).principals for each in coming)
+    assert organization.asked("configuration") == before + 1
 
 
 def test_a_provider_that_is_away_vouches_by_keys_of_ten_minutes(organization, sign_on, monkeypatch):
-    monkeypatch.setattr(sso, "PAUSE_SECONDS", 0)
-    away = organization.folder / "away"
-    away.touch()
-    try:
-        with pytest.raises(NotReady):
-            sign_on.check(organization.token())
-        away.unlink()
+    monkeypatch.setattr(provider_keys, "PAUSE_SECONDS", 0)
+
+    def seen_earlier(seconds):
+        sign_on.keys._known = replace(sign_on.keys._known, seen=sign_on.keys._known.seen - seconds)
+
+    with organization.file("away"), pytest.raises(NotReady):
         sign_on.check(organization.token())
-        away.touch()
-        sign_on._seen -= sso.AWAY_SECONDS - 30
+    sign_on.check(organization.token())
+    with organization.file("away"):
+        seen_earlier(provider_keys.AWAY_SECONDS - 30)
         sign_on.check(organization.token())
         with pytest.raises(Unauthorized):
             sign_on.check(organization.token(foreign_key))
-        sign_on._seen -= 60
+        seen_earlier(60)
         with pytest.raises(NotReady):
             sign_on.check(organization.token())
-    finally:
-        away.unlink(missing_ok=True)
+
+
+# Who signs out at the provider
+
+
+def test_a_logout_ends_what_was_made_before_it_in_every_process(organization, sign_on, tmp_path):
+    another, now = SingleSignOn(sign_on.provider, tmp_path), int(time.time())
+    ana, bo, later = (organization.token(**about) for about in ({}, {"sub": "2"}, {"iat": now + 5}))
+    for each in (ana, bo, later):
+        another.admit(each)
+    sign_on.sign_out(organization.logout(iat=now + 4))
+    assert [is_known(another, each) for each in (ana, bo, later)] == [False, True, True]
+    for process in (sign_on, another, SingleSignOn(sign_on.provider, tmp_path)):
+        with pytest.raises(Unauthorized):
+            process.admit(ana)
+        process.admit(later)
+    sign_on.sign_out(organization.logout(iat=now - 60))  # late, and of less
+    assert not is_known(another, ana)
+
+
+def test_a_logout_of_a_session_ends_that_session(organization, sign_on):
+    one, two = (organization.token(sid=sid) for sid in ("one", "two"))
+    for each in (one, two):
+        sign_on.admit(each)
+    sign_on.sign_out(organization.logout(sub=None, sid="one"))
+    assert [is_known(sign_on, each) for each in (one, two)] == [False, True]
+    sign_on.sign_out(organization.logout(sid="three"))  # of the person and of a session: of all
+    assert not is_known(sign_on, two)
+
+
+NO_LOGOUT = {
+    "a token of somebody": lambda o: o.token(),
+    "with a nonce": lambda o: o.logout(nonce="1"),
+    "without events": lambda o: o.logout(events=None),
+    "of another event": lambda o: o.logout(events={"http://schemas.openid.net/event/another": {}}),
+    "events that are a list": lambda o: o.logout(events=[LOGOUT]),
+    "an event that is a text": lambda o: o.logout(events={LOGOUT: "now"}),
+    "without jti": lambda o: o.logout(jti=None),
+    "an empty jti": lambda o: o.logout(jti=""),
+    "a jti that is a number": lambda o: o.logout(jti=1),
+    "of nobody": lambda o: o.logout(sub=None),
+    "an empty session": lambda o: o.logout(sid=""),
+    "a session that is a number": lambda o: o.logout(sid=1),
+    "typed as an access token": lambda o: o.logout(header={"typ": "at+jwt"}),
+    "nothing": lambda o: b"",
+}
+ONLY_OF_TOKENS = {"groups that are a text", "groups that are numbers", "of a logout", "of another type"}
+NO_LOGOUT |= {
+    name: lambda o, forge=forge: forge(SimpleNamespace(token=o.logout, key=o.key, issuer=o.issuer))
+    for name, forge in FORGED.items()
+    if name not in ONLY_OF_TOKENS
+}
+
+
+@pytest.mark.parametrize("forge", NO_LOGOUT.values(), ids=NO_LOGOUT)
+def test_a_forged_or_late_logout_ends_nothing(organization, sign_on, forge):
+    good = organization.token(sid="one")
+    sign_on.admit(good)
+    with pytest.raises(InputError, match="logout_token: "):
+        sign_on.sign_out(forge(organization))
+    assert is_known(sign_on, good)
+
+
+def test_a_logout_counts_once_and_is_forgotten_when_all_before_it_is_over(organization, sign_on, tmp_path, monkeypatch):
+    logout, now = organization.logout(), time.time()
+    sign_on.sign_out(logout)
+    for process in (sign_on, SingleSignOn(sign_on.provider, tmp_path)):
+        with pytest.raises(InputError):
+            process.sign_out(logout)
+    (file,) = tmp_path.glob("*.json")
+    assert len(json.loads(file.read_text())) == 2
+    assert b"person" not in file.read_bytes()
+    monkeypatch.setattr(time, "time", lambda: now + 700)
+    with pytest.raises(InputError):  # over, however new its jti
+        sign_on.sign_out(logout)
+    sign_on.sign_out(organization.logout(sub="2", iat=int(now + 700), exp=int(now + 800)))
+    assert len(json.loads(file.read_text())) == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"[", b"\xff"])
+def test_where_it_cannot_be_known_who_signed_out_nobody_is_let_in(organization, sign_on, tmp_path, content):
+    token = organization.token()
+    sign_on.admit(token)
+    (tmp_path / "signed-out.json").write_bytes(content)
+    with pytest.raises(NotReady):
+        sign_on.bearer(digest(token), RIGHTS)
+    with pytest.raises(NotReady):
+        sign_on.admit(token)
 
 
 GOOD = "https://a?client=x&url=https://b"
@@ -347,10 +503,56 @@ def test_who_leaves_has_nothing_when_the_token_ends_or_the_grant_does(organizati
     until(lambda: ask(server, long).status_code == 403, "the end of a grant is known", 10)
 
 
+def test_who_signs_out_there_has_nothing_here(organization, server):
+    """The provider says so, for each of its clients; whichever worker is asked then says no."""
+    organization.person("bo", "ward")
+    tokens = [organization.token(sub="2", sid=sid) for sid in ("one", "two")]
+    until(lambda: all(ask(server, each).status_code == 200 for each in tokens * 10), "both workers know the grant")
+    address = f"{organization.site}/ui/sso/logout"
+    organization.admin(signed_out={"name": "bo", "to": address})
+    assert {ask(server, each).status_code for each in tokens * 10} == {401}
+    assert ask(server, organization.token()).status_code == 200
+    late = organization.logout(exp=int(time.time()) - 1)
+    wrong = {b"": 400, b"x" * 9000: 413, late: 400, b"x" * (1 << 21): 413}
+    assert {sent: httpx.post(address, data={"logout_token": sent.decode()}).status_code for sent in wrong} == wrong
+    assert httpx.post(address, content=b"{}").status_code == 415
+    assert httpx.get(address).status_code == 405
+
+
+def test_sign_ins_are_bounded(organization, tmp_path, monkeypatch):
+    """What a browser brings is shown to the provider so often a second, whoever brings it, and no more."""
+    monkeypatch.setenv("DPSERVE_SSO", organization.setting)
+    monkeypatch.setattr(pages_sso, "meter", lambda path: Meter(path / "limits", clock=lambda: 1e9))
+    before, most = organization.asked("/token/"), SIGN_INS.limits.per_second
+    with site_at(tmp_path, pages_sso.DOORS) as site:
+        headers = {"Cookie": "dpserve-sso=s~n~v~%2Fui"}
+        answers = [site.ask("GET", "/ui/sso/back?state=s&code=guess", headers) for _ in range(most + 5)]
+        other = site.ask("GET", "/ui/sso/back?state=another&code=guess", headers)
+    assert [each.status_code for each in answers] == [303] * most + [429] * 5
+    assert answers[-1].headers["retry-after"] == "1"
+    assert other.status_code == 303
+    assert organization.asked("/token/") == before + most
+
+
 def sign_in_there(page, name="ana"):
     page.get_by_label("Username").fill(name)
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
+
+
+def is_for_everybody(page):
+    """The page on which a sign-in ends is no other test's, for no address alone leads there."""
+    for size, scheme in product((DESK, PHONE), ("light", "dark")):
+        page.set_viewport_size(size)
+        page.emulate_media(color_scheme=scheme)
+        no_serious_findings(page)
+        no_sideways_scroll(page)
+    assert page.title() == "Signed in · dpserve"
+    assert [page.locator(each).count() for each in ("h1", "main")] == [1, 1]
+    go_on = page.get_by_role("link", name="Go on")
+    until(
+        lambda: page.keyboard.press("Tab") or go_on.evaluate("each => each === document.activeElement"), "a key comes"
+    )
 
 
 def test_pages_by_chromium(organization, server):
@@ -363,7 +565,12 @@ def test_pages_by_chromium(organization, server):
         page.get_by_role("link", name="Sign in with your organization").click()
         page.get_by_label("Username").wait_for()
         (attempt,) = [each for each in page.context.cookies() if each["name"] == "dpserve-sso"]
+        page.route("**/ui/datasets/adult", lambda route: route.fulfill(status=204))  # it stays, as without a refresh
         sign_in_there(page)
+        page.get_by_role("heading", name="Signed in").wait_for()
+        is_for_everybody(page)
+        page.unroute("**/ui/datasets/adult")
+        page.keyboard.press("Enter")  # on "Go on"
         page.wait_for_url("**/ui/datasets/adult")
         assert page.locator(".who .name").inner_text() == f"sso:{organization.issuer} person 1"
         (session,) = [each for each in page.context.cookies() if each["name"] == "dpserve"]
