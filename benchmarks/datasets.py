@@ -13,10 +13,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from training.rows.schema.schema import Schema, parse_schema
 
@@ -92,6 +95,25 @@ def with_records(schema: bytes, records: int) -> bytes:
     if times != 1:
         raise ValueError("schema: one line `records: ...`, at its left margin")
     return changed
+
+
+class Split(NamedTuple):
+    """Rows to train on, whose number the schema says, and others: features and answers of each."""
+
+    schema: Schema
+    X: pa.Table
+    y: NDArray[Any]
+    X_test: pa.Table
+    y_test: NDArray[Any]
+
+
+def split(data: Dataset, seed: int) -> Split:
+    """A random split: four fifths to train on, a fifth to test on."""
+    order = np.random.default_rng(seed).permutation(data.table.num_rows)
+    train, test = np.split(order, [int(0.8 * order.size)])
+    schema = parse_schema(with_records(data.schema_bytes, train.size))
+    features, answers = data.table.drop([data.target]), np.asarray(data.table[data.target])
+    return Split(schema, features.take(train), answers[train], features.take(test), answers[test])
 
 
 def _steps(*bounds: int) -> Callable[[pa.ChunkedArray], pa.ChunkedArray]:

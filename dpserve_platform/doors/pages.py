@@ -19,12 +19,11 @@ from dpserve_platform.replay.admission_checks import AdmissionRequest
 from dpserve_verify.errors import DpserveError
 from dpserve_verify.formats.canonical import whole_number
 from serving.http.rights import LISTED, READS
-from serving.http.routes import Door, access, in_thread, state
+from serving.http.routes import access, in_thread, page_door, state
 from serving.pages.datasets import every_dataset
 from serving.pages.parts.ui import form_fields, page, see_other
 from serving.wire.request_bodies import known_query
 
-HTML = "text/html"
 PATH = "/ui/learners"
 FIELDS = ("name", "kind", "author", "reason", "text", "neighbours", "dataset", "only")
 FORM_BYTES = 4 * LONGEST_TEXT
@@ -101,9 +100,9 @@ def _context(home: Home, rights: Access) -> dict[str, Any]:
 
 
 DOORS = (
-    Door("GET", PATH, READS, list_learners, "Learners of others", media=HTML, hidden=True, on=LISTED),
-    Door("POST", PATH, STEWARD, admit, "Admit a learner", 303, media=HTML, hidden=True),
-    Door("GET", f"{PATH}/{{learner}}", ("steward", "audit"), show_learner, "A learner", media=HTML, hidden=True),
-    Door("POST", f"{PATH}/{{learner}}/remove", STEWARD, remove, "Remove a learner", 303, media=HTML, hidden=True),
-    Door("POST", f"{PATH}/{{learner}}/forget", STEWARD, forget, "Forget a check", 303, media=HTML, hidden=True),
+    page_door("GET", PATH, READS, list_learners, "Learners of others", on=LISTED),
+    page_door("POST", PATH, STEWARD, admit, "Admit a learner", 303),
+    page_door("GET", f"{PATH}/{{learner}}", ("steward", "audit"), show_learner, "A learner"),
+    page_door("POST", f"{PATH}/{{learner}}/remove", STEWARD, remove, "Remove a learner", 303),
+    page_door("POST", f"{PATH}/{{learner}}/forget", STEWARD, forget, "Forget a check", 303),
 )

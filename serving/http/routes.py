@@ -104,6 +104,9 @@ class Door:
         return partial(_pass, self)
 
 
+page_door = partial(Door, media="text/html", hidden=True)  # to a page for people, which no description lists
+
+
 async def _pass(door: Door, request: Request) -> Response:
     request.scope[DOOR] = door
     if door.scopes == ("predict",) and (connection := connection_of(request.scope)) is not None:

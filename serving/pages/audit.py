@@ -17,13 +17,12 @@ from accountant.home import Home
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import encode_base64
 from dpserve_verify.log.notes import parse_checkpoint
-from serving.http.routes import Door, in_snapshot, in_thread, state
+from serving.http.routes import Door, in_snapshot, in_thread, page_door, state
 from serving.pages.parts.ui import form_fields, page, see_other
 from serving.process.watch import audit_runs
 from serving.wire.lists import attachment_header
 from serving.wire.request_bodies import known_query, query_text
 
-HTML = "text/html"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 
 
@@ -95,8 +94,8 @@ def _zip_ledger(home: Home) -> tuple[IO[bytes], int]:
 AUDIT = ("audit",)
 CHUNK = 1 << 18
 DOORS = (
-    Door("GET", "/ui/audit", AUDIT, show_audit, "The audit", media=HTML, hidden=True),
-    Door("POST", "/ui/audit", AUDIT, ask_audit, "Ask for an audit", 303, media=HTML, hidden=True),
+    page_door("GET", "/ui/audit", AUDIT, show_audit, "The audit"),
+    page_door("POST", "/ui/audit", AUDIT, ask_audit, "Ask for an audit", 303),
     Door("GET", "/ui/audit/ledger.zip", AUDIT, download, "The whole ledger", media="application/zip", hidden=True),
     Door("GET", "/ui/audit/checkpoint", AUDIT, checkpoint, "The newest checkpoint", media="text/plain", hidden=True),
 )

@@ -18,7 +18,7 @@ from accountant.ledger.outside import describe_charges
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.formats.canonical import whole_number
 from dpserve_verify.privacy.outside import EPSILON, KINDS, RENYI
-from serving.http.routes import Door, access, in_snapshot, in_thread, state
+from serving.http.routes import access, in_snapshot, in_thread, page_door, state
 from serving.pages.job_form import STALE, body_of
 from serving.pages.parts.commands import command
 from serving.pages.parts.ui import form_fields, page, see_other
@@ -26,7 +26,6 @@ from serving.wire.request_bodies import known_query, strict_json
 from training.datasets import decisions
 from training.requests import ChargeRequest
 
-HTML = "text/html"
 PATH = "/ui/datasets/{name}/charge"
 STATEMENT = "statement"
 FIELDS = (
@@ -119,6 +118,6 @@ def _price(home: Home, name: str, form: Mapping[str, str], by: str) -> dict[str,
 
 STEWARD = ("steward",)
 DOORS = (
-    Door("GET", PATH, STEWARD, new, "Charge a release made elsewhere", media=HTML, hidden=True),
-    Door("POST", PATH, STEWARD, submit, "Charge a release made elsewhere", 303, media=HTML, hidden=True),
+    page_door("GET", PATH, STEWARD, new, "Charge a release made elsewhere"),
+    page_door("POST", PATH, STEWARD, submit, "Charge a release made elsewhere", 303),
 )

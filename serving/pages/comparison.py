@@ -16,13 +16,12 @@ from models.explain.html import figure
 from models.explain.vega_panels import PAGE
 from models.worth.statements import pick_judgement, worths
 from serving.http.rights import require_model, seen_models
-from serving.http.routes import Door, access, in_snapshot, in_thread, state
+from serving.http.routes import access, in_snapshot, in_thread, page_door, state
 from serving.pages.parts.commands import command
 from serving.pages.parts.ui import page
 from serving.process.registry import Served
 from serving.wire.request_bodies import known_query, query_text
 
-HTML = "text/html"
 DRAWN = 6  # features, those that differ most
 METRICS = 4
 
@@ -91,6 +90,4 @@ def _curves(first: Served, second: Served) -> tuple[list[Markup], str]:
     return [Markup(figure(panel)) for panel in drawn], found.summary()  # made of numbers and of escaped names
 
 
-DOORS = (
-    Door("GET", "/ui/models/{name}/compare", SCOPES, comparison, "Two models side by side", media=HTML, hidden=True),
-)
+DOORS = (page_door("GET", "/ui/models/{name}/compare", SCOPES, comparison, "Two models side by side"),)

@@ -24,7 +24,7 @@ from accountant.ledger.ledger import Ledger
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.privacy.budget import Relation
 from serving.http.rights import LISTED, READS, seen_families
-from serving.http.routes import Door, access, in_snapshot, in_thread, state, with_prices
+from serving.http.routes import access, in_snapshot, in_thread, page_door, state, with_prices
 from serving.operations import Caller, Operation, at_home, totals
 from serving.operations.answers import Answer
 from serving.pages.parts import burndown_chart
@@ -39,7 +39,6 @@ from training.planning.job_views import family_to_json, jobs_to_json, problems_o
 from training.planning.plans import jobs_left
 from training.rows.schema.described import describe_columns
 
-HTML = "text/html"
 NEWEST_JOBS = 5
 FIGURES = {"spent": "epsilon", "reserved": "epsilon", "left": "share"}
 COLUMNS = (
@@ -242,10 +241,10 @@ def _fits(home: Home, name: str, analyst: str) -> dict[str, Any]:
 
 STEWARD = ("steward",)
 DOORS = (
-    Door("GET", "/ui/datasets", READS, datasets, "Datasets and their budgets", media=HTML, hidden=True, on=LISTED),
-    Door("GET", "/ui/datasets/{name}", READS, dataset, "A dataset, its budget and its jobs", media=HTML, hidden=True),
-    Door("POST", "/ui/datasets/{name}/budget", STEWARD, change_budget, "Change it", 303, media=HTML, hidden=True),
-    Door("POST", "/ui/datasets/{name}/quotas", STEWARD, set_quota, "Set a quota", 303, media=HTML, hidden=True),
-    Door("POST", "/ui/datasets/{name}/withdraw", STEWARD, withdraw, "Withdraw it", 303, media=HTML, hidden=True),
-    Door("GET", "/ui/datasets/{name}/fits", READS, fits, "What would still fit", media=HTML, hidden=True),
+    page_door("GET", "/ui/datasets", READS, datasets, "Datasets and their budgets", on=LISTED),
+    page_door("GET", "/ui/datasets/{name}", READS, dataset, "A dataset, its budget and its jobs"),
+    page_door("POST", "/ui/datasets/{name}/budget", STEWARD, change_budget, "Change it", 303),
+    page_door("POST", "/ui/datasets/{name}/quotas", STEWARD, set_quota, "Set a quota", 303),
+    page_door("POST", "/ui/datasets/{name}/withdraw", STEWARD, withdraw, "Withdraw it", 303),
+    page_door("GET", "/ui/datasets/{name}/fits", READS, fits, "What would still fit"),
 )

@@ -17,7 +17,7 @@ from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.formats.canonical import whole_number
 from dpserve_verify.privacy.budget import Budget, Relation, parse_relation
 from models.features.written import DELIMITERS, Form, list_encodings
-from serving.http.routes import Door, access, in_thread, state, with_prices
+from serving.http.routes import access, in_thread, page_door, state, with_prices
 from serving.pages.datasets import every_dataset, offers
 from serving.pages.parts.ui import FORM, form_fields, page, parse_form, see_other
 from serving.process.config.settings import ServerSettings
@@ -29,7 +29,6 @@ from training.datasets.drafts.drafts import AT_WORK, READY, Draft, Drafts
 from training.rows.schema.schema import KINDS
 from training.rows.schema.schema_text import FILL_IN
 
-HTML = "text/html"
 COLUMN_BYTES, COLUMN_FIELDS = 1 << 21, 70_000
 PERSON = ("person_epsilon", "person_delta")
 IDS = ("one_person", "distinct_ids")  # what is asked about ids that look odd
@@ -308,16 +307,16 @@ def _store(request: Request) -> Drafts:
 STEWARD = ("steward",)
 ONE = "/ui/drafts/{draft}"
 DOORS = (
-    Door("GET", "/ui/drafts", STEWARD, drafts, "Register a dataset", media=HTML, hidden=True),
-    Door("POST", "/ui/drafts", STEWARD, begin_at, "Take a file of the server", 303, media=HTML, hidden=True),
-    Door("POST", "/ui/drafts/sample", STEWARD, begin_sample, "Register the sample", 303, media=HTML, hidden=True),
-    Door("GET", "/ui/drafts/meaning", STEWARD, meaning_of, "What a total means", media=HTML, hidden=True),
-    Door("GET", ONE, STEWARD, draft, "A file on its way", media=HTML, hidden=True),
-    Door("POST", f"{ONE}/columns", STEWARD, columns, "Say what its columns are", 303, media=HTML, hidden=True),
-    Door("POST", f"{ONE}/lines", STEWARD, lines, "Say it by lines", 303, media=HTML, hidden=True),
-    Door("POST", f"{ONE}/form", STEWARD, file_form, "Read it otherwise", 303, media=HTML, hidden=True),
-    Door("POST", f"{ONE}/schema", STEWARD, schema, "Give its schema", 303, media=HTML, hidden=True),
-    Door("POST", f"{ONE}/register", STEWARD, register, "Register it", 303, media=HTML, hidden=True),
-    Door("POST", f"{ONE}/append", STEWARD, append, "Append its rows", 303, media=HTML, hidden=True),
-    Door("POST", f"{ONE}/delete", STEWARD, delete, "Delete it", 303, media=HTML, hidden=True),
+    page_door("GET", "/ui/drafts", STEWARD, drafts, "Register a dataset"),
+    page_door("POST", "/ui/drafts", STEWARD, begin_at, "Take a file of the server", 303),
+    page_door("POST", "/ui/drafts/sample", STEWARD, begin_sample, "Register the sample", 303),
+    page_door("GET", "/ui/drafts/meaning", STEWARD, meaning_of, "What a total means"),
+    page_door("GET", ONE, STEWARD, draft, "A file on its way"),
+    page_door("POST", f"{ONE}/columns", STEWARD, columns, "Say what its columns are", 303),
+    page_door("POST", f"{ONE}/lines", STEWARD, lines, "Say it by lines", 303),
+    page_door("POST", f"{ONE}/form", STEWARD, file_form, "Read it otherwise", 303),
+    page_door("POST", f"{ONE}/schema", STEWARD, schema, "Give its schema", 303),
+    page_door("POST", f"{ONE}/register", STEWARD, register, "Register it", 303),
+    page_door("POST", f"{ONE}/append", STEWARD, append, "Append its rows", 303),
+    page_door("POST", f"{ONE}/delete", STEWARD, delete, "Delete it", 303),
 )

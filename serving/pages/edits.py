@@ -8,13 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.ledger.model_names import owner_of
-from serving.http.routes import Door, access, in_thread, state
+from serving.http.routes import access, in_thread, page_door, state
 from serving.operations.doors import caller_of
 from serving.operations.edits import show_curve
 from serving.pages.parts.ui import page
 from serving.wire.request_bodies import known_query, query_text
-
-HTML = "text/html"
 
 
 async def edit(request: Request) -> Response:
@@ -28,6 +26,4 @@ async def edit(request: Request) -> Response:
     return page(request, "edit.html", curve=curve, name=name, may=may)
 
 
-DOORS = (
-    Door("GET", "/ui/models/{name}/edit", ("train", "promote"), edit, "Edit a model's curve", media=HTML, hidden=True),
-)
+DOORS = (page_door("GET", "/ui/models/{name}/edit", ("train", "promote"), edit, "Edit a model's curve"),)

@@ -14,7 +14,7 @@ from accountant.home import Home
 from serving.http import cookies
 from serving.http.cookies import local
 from serving.http.rights import JOBS, NOTHING, READS
-from serving.http.routes import Door, access, in_snapshot, state
+from serving.http.routes import Door, access, in_snapshot, page_door, state
 from serving.pages.datasets import offers, tightest_first
 from serving.pages.login import login as sign_in
 from serving.pages.login import logout as sign_out
@@ -24,7 +24,6 @@ from serving.process.first_sign_in import FIRST_TOKEN
 from serving.process.watch import audit_runs
 from training.planning.job_views import jobs_to_json
 
-HTML = "text/html"
 REFUSED = {
     "1": "This token is not good here. It may have been revoked, or not all of it was copied.",
     "sso": "The provider did not vouch for you, or this took more than ten minutes. Try once more, or ask an admin.",
@@ -99,10 +98,10 @@ def error_page(request: Request, response: Response) -> Response:
 
 
 DOORS = (
-    Door("GET", "/ui", SCOPES, home, "The first page", media=HTML, hidden=True, on=NOTHING),
-    Door("GET", "/ui/", SCOPES, home_of_slash, "The first page", 303, media=HTML, hidden=True, on=NOTHING),
-    Door("GET", "/ui/login", (), login, "Sign in with a token", media=HTML, hidden=True),
-    Door("POST", "/ui/login", (), sign_in, "Sign in", 303, media=HTML, hidden=True),
-    Door("POST", "/ui/logout", (), sign_out, "Sign out", 303, media=HTML, hidden=True),
+    page_door("GET", "/ui", SCOPES, home, "The first page", on=NOTHING),
+    page_door("GET", "/ui/", SCOPES, home_of_slash, "The first page", 303, on=NOTHING),
+    page_door("GET", "/ui/login", (), login, "Sign in with a token"),
+    page_door("POST", "/ui/login", (), sign_in, "Sign in", 303),
+    page_door("POST", "/ui/logout", (), sign_out, "Sign out", 303),
     Door("GET", "/ui/static/{path:path}", (), static_files.answer, "Static files", media="*/*", hidden=True),
 )

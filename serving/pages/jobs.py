@@ -27,7 +27,7 @@ from models.answers import report as answer_report
 from models.profile import report
 from models.store.versions import versions_by_entry
 from serving.http.rights import JOBS, LISTED, NAMED, READS, seen_datasets
-from serving.http.routes import Door, access, in_snapshot, in_thread, job_number, state, with_prices
+from serving.http.routes import access, in_snapshot, in_thread, job_number, page_door, state, with_prices
 from serving.operations.doors import caller_of
 from serving.operations.jobs import cancel_job
 from serving.pages.datasets import every_dataset
@@ -39,7 +39,6 @@ from training.kinds.registry import stated_steps
 from training.planning.job_views import job_to_json, jobs_to_json
 from training.requests import EvaluationRequest, ProfileRequest, QueryRequest
 
-HTML = "text/html"
 ASKS = ("train",)
 ON_A_PAGE = 30
 MAX_STEPS = 20
@@ -198,23 +197,12 @@ async def submit(request: Request) -> Response:
 
 
 DOORS = (
-    Door("GET", "/ui/jobs", JOBS, jobs, "Jobs, the newest first", media=HTML, hidden=True, on=LISTED),
-    Door("GET", "/ui/jobs/new", ASKS, new, "The form of a new job", media=HTML, hidden=True, on=NAMED),
-    Door("POST", "/ui/jobs/new", ASKS, submit, "Submit a job", 303, media=HTML, hidden=True, on=NAMED),
-    Door("GET", "/ui/jobs/price", ASKS, price, "What a job would cost", media=HTML, hidden=True, on=NAMED),
-    Door("GET", "/ui/jobs/parameters", ASKS, parameters, "What a learner takes", media=HTML, hidden=True, on=NAMED),
-    Door(
-        "GET",
-        "/ui/jobs/blocks",
-        ASKS,
-        blocks,
-        "What depends on the dataset",
-        media=HTML,
-        hidden=True,
-        on=NAMED,
-    ),
-    Door("GET", "/ui/jobs/{job}", JOBS, job, "A job and its progress", media=HTML, hidden=True),
-    Door(
-        "POST", "/ui/jobs/{job}/cancel", ASKING, cancel, "Cancel a job before it started", 303, media=HTML, hidden=True
-    ),
+    page_door("GET", "/ui/jobs", JOBS, jobs, "Jobs, the newest first", on=LISTED),
+    page_door("GET", "/ui/jobs/new", ASKS, new, "The form of a new job", on=NAMED),
+    page_door("POST", "/ui/jobs/new", ASKS, submit, "Submit a job", 303, on=NAMED),
+    page_door("GET", "/ui/jobs/price", ASKS, price, "What a job would cost", on=NAMED),
+    page_door("GET", "/ui/jobs/parameters", ASKS, parameters, "What a learner takes", on=NAMED),
+    page_door("GET", "/ui/jobs/blocks", ASKS, blocks, "What depends on the dataset", on=NAMED),
+    page_door("GET", "/ui/jobs/{job}", JOBS, job, "A job and its progress"),
+    page_door("POST", "/ui/jobs/{job}/cancel", ASKING, cancel, "Cancel a job before it started", 303),
 )

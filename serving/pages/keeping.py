@@ -20,11 +20,10 @@ from dpserve_verify.log.proofs import parse_proof
 from models.store.bundle import ModelStore, check_numbered
 from models.store.noted import change_note
 from models.store.renewal import renew_proofs
-from serving.http.routes import Door, access, in_snapshot, in_thread, state
+from serving.http.routes import access, in_snapshot, in_thread, page_door, state
 from serving.pages.parts.ui import form_fields, page, see_other
 from serving.wire.request_bodies import known_query
 
-HTML = "text/html"
 THINGS = {"datasets": "dataset", "models": "model"}
 
 
@@ -119,11 +118,11 @@ def _change_keys(home: Home, fields: dict[str, str], by: str) -> Any:
 
 ADMIN = ("admin",)
 DOORS = (
-    Door("GET", "/ui/keys", ADMIN, show_keys, "The keys", media=HTML, hidden=True),
-    Door("POST", "/ui/keys", ADMIN, change_keys, "Change the keys", 303, media=HTML, hidden=True),
-    Door("POST", "/ui/models/{name}/revoke", ADMIN, revoke, "Revoke a certificate", 303, media=HTML, hidden=True),
+    page_door("GET", "/ui/keys", ADMIN, show_keys, "The keys"),
+    page_door("POST", "/ui/keys", ADMIN, change_keys, "Change the keys", 303),
+    page_door("POST", "/ui/models/{name}/revoke", ADMIN, revoke, "Revoke a certificate", 303),
     *(
-        Door("POST", f"/ui/{place}/{{name}}/{what}", scopes, answer, says, 303, media=HTML, hidden=True)
+        page_door("POST", f"/ui/{place}/{{name}}/{what}", scopes, answer, says, 303)
         for place, scopes in (("datasets", ("steward",)), ("models", ("promote",)))
         for what, answer, says in (("note", set_note, "Write a note"), ("archive", set_archived, "Archive it"))
     ),

@@ -25,13 +25,12 @@ from dpserve_verify.formats.canonical import encode_base64, whole_number
 from dpserve_verify.log import notes
 from dpserve_verify.log.entry import Entry, read_entry
 from dpserve_verify.log.notes import Checkpoint
-from serving.http.routes import Door, in_snapshot, in_thread, state
+from serving.http.routes import Door, in_snapshot, in_thread, page_door, state
 from serving.pages.parts.entry_text import LABELS, describe
 from serving.pages.parts.ui import page, see_other
 from serving.wire import lists
 from serving.wire.request_bodies import known_query, query_text
 
-HTML = "text/html"
 PAGE = 50
 MAX_NAMES = 1000  # dataset names that the form suggests
 COLUMNS = ("entry", "time", "kind", "words", "text")
@@ -211,7 +210,7 @@ async def proof(request: Request) -> Response:
 
 AUDIT = ("audit",)
 DOORS = (
-    Door("GET", "/ui/ledger", AUDIT, entries, "The ledger's entries", media=HTML, hidden=True),
-    Door("GET", "/ui/ledger/{entry}", AUDIT, entry, "An entry and its proof", media=HTML, hidden=True),
+    page_door("GET", "/ui/ledger", AUDIT, entries, "The ledger's entries"),
+    page_door("GET", "/ui/ledger/{entry}", AUDIT, entry, "An entry and its proof"),
     Door("GET", "/ui/ledger/{entry}/proof", AUDIT, proof, "An entry's proof", media="text/plain", hidden=True),
 )

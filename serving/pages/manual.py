@@ -7,12 +7,10 @@ from starlette.responses import Response
 
 from accountant.access.tokens import SCOPES
 from serving.http.rights import NOTHING
-from serving.http.routes import Door, in_thread
+from serving.http.routes import in_thread, page_door
 from serving.pages.parts import render, ui
 from serving.pages.parts.manual_search import search
 from serving.wire.request_bodies import known_query, query_text
-
-HTML = "text/html"
 
 
 async def start(request: Request) -> Response:
@@ -48,7 +46,7 @@ async def doors(request: Request) -> Response:
 
 
 DOORS = (
-    Door("GET", "/docs", SCOPES, start, "The documentation", media=HTML, hidden=True, on=NOTHING),
-    Door("GET", "/docs/{page:path}", SCOPES, show, "A page of it", media=HTML, hidden=True, on=NOTHING),
-    Door("GET", "/api", SCOPES, doors, "Every door, to be tried", media=HTML, hidden=True, on=NOTHING),
+    page_door("GET", "/docs", SCOPES, start, "The documentation", on=NOTHING),
+    page_door("GET", "/docs/{page:path}", SCOPES, show, "A page of it", on=NOTHING),
+    page_door("GET", "/api", SCOPES, doors, "Every door, to be tried", on=NOTHING),
 )

@@ -20,7 +20,7 @@ from accountant.errors import Forbidden, IdempotencyConflict, UnknownName, Wrong
 from accountant.home import Home
 from dpserve_verify.errors import BudgetRefused, DpserveError, InputError
 from serving.http.rights import NAMED, seen_models
-from serving.http.routes import Door, access, in_thread, require_dataset, state, with_prices
+from serving.http.routes import Door, access, in_thread, page_door, require_dataset, state, with_prices
 from serving.pages.datasets import every_dataset
 from serving.pages.job_form import SENT, SLOW, STALE, body_of
 from serving.pages.parts.commands import command
@@ -30,7 +30,6 @@ from serving.rest.measurements import Measurement, require_measurable
 from serving.wire.errors import TakesTooLong
 from training.rows.schema.described import describe_columns, example_query
 
-HTML = "text/html"
 EXAMPLE = "select education, count(*), avg(age) from adult group by education"
 BESIDE = ("idempotency_key", "priced")
 
@@ -160,8 +159,8 @@ async def submit(request: Request, kind: Kind) -> Response:
 
 def _doors(kind: Kind, says: str) -> tuple[Door, Door]:
     return (
-        Door("GET", kind.path, ASKING, partial(new, kind=kind), says, media=HTML, hidden=True, on=NAMED),
-        Door("POST", kind.path, ASKING, partial(submit, kind=kind), says, 303, media=HTML, hidden=True, on=NAMED),
+        page_door("GET", kind.path, ASKING, partial(new, kind=kind), says, on=NAMED),
+        page_door("POST", kind.path, ASKING, partial(submit, kind=kind), says, 303, on=NAMED),
     )
 
 

@@ -35,7 +35,7 @@ from models.worth.stated import report_of
 from models.worth.statements import cover_levels, is_cover, judgements, mark, pick_judgement, worths
 from serving.http.compression import pack
 from serving.http.rights import LISTED, NOTHING, READS, may_model, seen_models
-from serving.http.routes import Door, access, in_snapshot, in_thread, state
+from serving.http.routes import Door, access, in_snapshot, in_thread, page_door, state
 from serving.operations.placing import NO_REASON
 from serving.pages.parts import shapes as ui_shapes
 from serving.pages.parts.ui import form_fields, page, see_other
@@ -430,7 +430,7 @@ def _page(path: str, answer: Any, says: str, media: str = HTML, on: str = "") ->
 DOORS = (
     _page("/ui/models", models, "Models", on=LISTED),
     _page("/ui/models/{name}", show, "A model"),
-    Door("POST", "/ui/models/{name}/place", ("promote",), place, "Move a champion", 303, media=HTML, hidden=True),
+    page_door("POST", "/ui/models/{name}/place", ("promote",), place, "Move a champion", 303),
     _page("/ui/models/{name}/shapes", shapes, "What a model's pictures show", "application/json"),
     _page("/ui/models/{name}/files/{file}", download, "A file of a model", BINARY),
     _page("/ui/models/{name}/bundle.zip", bundle, "All files of a model", "application/zip"),

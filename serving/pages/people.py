@@ -9,14 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dpserve_verify.errors import InputError
-from serving.http.routes import Door, access, in_snapshot, state
+from serving.http.routes import Door, access, in_snapshot, page_door, state
 from serving.operations import Caller
 from serving.operations.people import PersonAnswer, show_person
 from serving.pages.parts.ui import page
 from serving.wire.lists import attachment_header
 from serving.wire.request_bodies import known_query, query_text
-
-HTML = "text/html"
 
 
 async def show(request: Request) -> Response:
@@ -52,6 +50,6 @@ async def _answer(request: Request, blocks: str | None) -> PersonAnswer:
 WHO = ("steward", "audit")
 PATH = "/ui/datasets/{name}/person"
 DOORS = (
-    Door("GET", PATH, WHO, show, "What one person's rows could have moved", media=HTML, hidden=True),
+    page_door("GET", PATH, WHO, show, "What one person's rows could have moved"),
     Door("GET", f"{PATH}/signed", WHO, signed, "The signed statement", hidden=True),
 )

@@ -15,13 +15,12 @@ from accountant.home import Home
 from accountant.ledger.entry_search import Wanted, search
 from accountant.ledger.ledger import Ledger
 from dpserve_verify.errors import InputError
-from serving.http.routes import Door, access, in_snapshot, state
+from serving.http.routes import access, in_snapshot, page_door, state
 from serving.pages.parts.ui import figure, page
 from serving.process.watch.history import STEP_SECONDS, Step
 from serving.wire.request_bodies import known_query
 from training.planning.job_views import jobs_to_json
 
-HTML = "text/html"
 RANGES = {"15m": 900, "1h": 3600, "6h": 21_600, "24h": 86_400}
 SIDE, JOBS = 1000, 60
 Series = Sequence[tuple[float, float | None]]
@@ -123,4 +122,4 @@ def _times(ledger: Ledger, seq: int) -> tuple[float, float] | None:
     return None if end is None or "started" not in moments else (end, end - moments["started"])
 
 
-DOORS = (Door("GET", "/ui/service", ("audit",), service, "The server at work", media=HTML, hidden=True),)
+DOORS = (page_door("GET", "/ui/service", ("audit",), service, "The server at work"),)

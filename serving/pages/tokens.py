@@ -20,7 +20,7 @@ from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.formats.canonical import whole_number
 from dpserve_verify.privacy.budget import check_name
 from serving.http.rights import NOTHING
-from serving.http.routes import Door, access, caller, in_snapshot, in_thread, path_number, state
+from serving.http.routes import access, caller, in_snapshot, in_thread, page_door, path_number, state
 from serving.operations.grants import GrantAnswer, TokenAnswer
 from serving.pages.parts.ui import form_fields, page, see_other
 from serving.process.tokens import new_token
@@ -28,7 +28,6 @@ from serving.wire import lists
 from serving.wire.list_parts import Part, cut_tokens
 from serving.wire.request_bodies import known_query
 
-HTML = "text/html"
 MAX_ENDED = 200  # revoked tokens that are listed; the ledger has all of them
 MAY = {
     "predict": "ask models for predictions and explanations",
@@ -208,11 +207,11 @@ GRANT_COLUMNS = ("grant", "principal", "scope", "on", "expires", "revoked")
 GRANT_FIELDS = ("principal", "scope", "kind", "name", "expires")
 ADMIN = ("admin",)
 DOORS = (
-    Door("GET", "/ui/tokens", ADMIN, list_tokens, "The tokens", media=HTML, hidden=True),
-    Door("POST", "/ui/tokens", ADMIN, create, "Make a token", media=HTML, hidden=True),
-    Door("POST", "/ui/tokens/{name}/revoke", ADMIN, revoke, "End a token", 303, media=HTML, hidden=True),
-    Door("GET", "/ui/grants", SCOPES, list_grants, "The grants", media=HTML, hidden=True, on=NOTHING),
-    Door("POST", "/ui/grants", ADMIN, grant, "Grant a scope", 303, media=HTML, hidden=True),
-    Door("GET", "/ui/grants/{grant}", ADMIN, show_grant, "A grant", media=HTML, hidden=True),
-    Door("POST", "/ui/grants/{grant}/revoke", ADMIN, end_grant, "End a grant", 303, media=HTML, hidden=True),
+    page_door("GET", "/ui/tokens", ADMIN, list_tokens, "The tokens"),
+    page_door("POST", "/ui/tokens", ADMIN, create, "Make a token"),
+    page_door("POST", "/ui/tokens/{name}/revoke", ADMIN, revoke, "End a token", 303),
+    page_door("GET", "/ui/grants", SCOPES, list_grants, "The grants", on=NOTHING),
+    page_door("POST", "/ui/grants", ADMIN, grant, "Grant a scope", 303),
+    page_door("GET", "/ui/grants/{grant}", ADMIN, show_grant, "A grant"),
+    page_door("POST", "/ui/grants/{grant}/revoke", ADMIN, end_grant, "End a grant", 303),
 )

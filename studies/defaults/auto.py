@@ -85,21 +85,18 @@ def log_loss(truth: NDArray[np.bool_], chance: Floats) -> float:
 
 def fit(data: datasets.Dataset, learner: str | type[Any], epsilon: str, seed: int, **parameters: Any) -> Line:
     """One fit of a learner, or of one by its name, and what it reached; by defaults where no parameters are given."""
-    order = np.random.default_rng(seed).permutation(data.table.num_rows)
-    train, test = np.split(order, [int(0.8 * order.size)])
-    schema = parse_schema(datasets.with_records(data.schema_bytes, train.size))
+    schema, X, y, X_test, y_test = datasets.split(data, seed)
     kind = LEARNERS[learner] if isinstance(learner, str) else learner
     model = kind(schema=schema, epsilon=epsilon, **parameters)
-    features, labels = data.table.drop([data.target]), np.asarray(data.table[data.target])
     start = process_time()
-    model.fit(features.take(train), labels[train])
+    model.fit(X, y)
     cpu = process_time() - start
-    truth = labels[test] == model.classes_[1]
-    chance = model.predict_proba(features.take(test))[:, 1]
+    truth = y_test == model.classes_[1]
+    chance = model.predict_proba(X_test)[:, 1]
     slope, error = calibration(truth, chance)
-    base = np.full(truth.size, (labels[train] == model.classes_[1]).mean())
+    base = np.full(truth.size, (y == model.classes_[1]).mean())
     found = {
-        "auroc": float(roc_auc_score(truth, model.decision_function(features.take(test)))),
+        "auroc": float(roc_auc_score(truth, model.decision_function(X_test))),
         "accuracy": float(((chance > 0.5) == truth).mean()),
         "log_loss": log_loss(truth, chance),
         "constant": log_loss(truth, base),
@@ -107,7 +104,7 @@ def fit(data: datasets.Dataset, learner: str | type[Any], epsilon: str, seed: in
         "ece": error,
         "cpu": cpu,
     }
-    about = {"records": int(train.size), "features": len(schema.features)}
+    about = {"records": len(y), "features": len(schema.features)}
     return about | {key: round(value, 5) for key, value in found.items()}
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from pathlib import Path
 from statistics import mean
 from typing import Any
 from unittest.mock import patch
@@ -23,10 +22,9 @@ from benchmarks import datasets
 from benchmarks.lines import append_lines, read_lines
 from benchmarks.utility import calibration
 from models.parts.answers import Bends, probabilities_of
-from studies.defaults.auto import log_loss, table
+from studies.defaults.auto import log_loss, options, table
 from training.learners import LEARNERS
 from training.learners.boosting import probabilities as rule
-from training.rows.schema.schema import parse_schema
 
 SETS = ("adult", "bank", "codrna", "creditcardsmall", "eeg", "firmteacher", "mushroom", "page_blocks", "telco")
 EPSILONS = ("0.5", "1", "2", "4", "8")
@@ -46,11 +44,8 @@ Line = dict[str, Any]
 
 def lines_of(data: datasets.Dataset, epsilon: str, seed: int, learner: str) -> list[Line]:
     """One fit, and every setting on its scores."""
-    order = np.random.default_rng(seed).permutation(data.table.num_rows)
-    train, test = np.split(order, [int(0.8 * order.size)])
-    schema = parse_schema(datasets.with_records(data.schema_bytes, train.size))
+    schema, X, y, X_test, y_test = datasets.split(data, seed)
     model = LEARNERS[learner](schema=schema, epsilon=epsilon)
-    features, labels = data.table.drop([data.target]), np.asarray(data.table[data.target])
     asked: list[tuple[float, float, float, int]] = []
 
     def watched(noisy: Any, link: float, noise: float, offset: float, *most: int) -> tuple[float, int, Bends]:
@@ -59,10 +54,10 @@ def lines_of(data: datasets.Dataset, epsilon: str, seed: int, learner: str) -> l
         return found
 
     with patch(f"training.learners.{PLACES[learner]}.bent", watched):
-        model.fit(features.take(train), labels[train])
+        model.fit(X, y)
     link, noise, offset, constant = asked[-1]
-    scores = [model.decision_function(features.take(part)).astype(np.int64) - constant for part in (train, test)]
-    known, truth = labels[train] == model.classes_[1], labels[test] == model.classes_[1]
+    scores = [model.decision_function(part).astype(np.int64) - constant for part in (X, X_test)]
+    known, truth = y == model.classes_[1], y_test == model.classes_[1]
     band = np.clip(np.ceil(link * scores[0] - rule.EDGES[0]), 0, rule.MIDDLES.size - 1).astype(int)
     exact = np.concatenate([np.bincount(band[known == k], minlength=rule.MIDDLES.size) for k in (False, True)])
     random, found = np.random.default_rng(seed), []
@@ -134,13 +129,9 @@ def report(lines: list[Line]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the Parquet files")
-    parser.add_argument("--out", type=Path, required=True, help="JSON lines")
+    parser = options(__doc__, 2)
     parser.add_argument("--learner", choices=PLACES, default="lazybb-tree")
-    parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--report", action="store_true")
     asked = parser.parse_args()
     if not asked.report:
         play(asked)

@@ -14,7 +14,6 @@ import argparse
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -23,7 +22,7 @@ import yaml
 from benchmarks import datasets
 from benchmarks.lines import append_lines, read_lines
 from dpserve_verify.privacy.budget import Budget, Relation
-from studies.defaults.auto import fit, table
+from studies.defaults.auto import fit, options, table
 from training.learners.base.cut_points import counted_numbers
 from training.learners.choice import choose
 from training.rows.schema.schema import parse_schema
@@ -110,19 +109,15 @@ def report(lines: list[Line]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the Parquet files")
-    parser.add_argument("--out", type=Path, required=True)
+    parser = options(__doc__, 3)
     parser.add_argument("--sets", nargs="*", default=SETS)
     parser.add_argument("--strengths", nargs="*", type=int, default=STRENGTHS)
     parser.add_argument("--epsilons", nargs="*", help="in place of strengths")
     parser.add_argument("--names", nargs="*", help="learners, in place of the one that `auto` takes")
     parser.add_argument("--cuts", nargs="*", default=("declared", "found"))
     parser.add_argument("--ranges", nargs="*", default=("right", "wide"))
-    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--code", default="", help="which code was measured: stands in every line")
-    parser.add_argument("--report", action="store_true")
     asked = parser.parse_args()
     print(report(read_lines(asked.out))) if asked.report else play(asked)
 

@@ -9,7 +9,6 @@ its spread; the median over splits, and where it falls behind that of a smaller 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -18,11 +17,9 @@ from sklearn.metrics import roc_auc_score
 
 from benchmarks import datasets
 from benchmarks.lines import append_lines, read_lines
-from studies.defaults.auto import table
-from studies.defaults.cuts import public_of
+from studies.defaults.auto import options, table
 from studies.speed.useless_columns import with_columns
 from training.learners import AutoClassifier, AutoRegressor
-from training.rows.schema.schema import parse_schema
 
 EPSILONS = ("0.25", "0.5", "1", "2", "4", "8")
 USELESS = "adult and 1,000 useless columns"
@@ -40,19 +37,15 @@ def load(name: str, folder: str | None) -> datasets.Dataset:
 
 def fit(data: datasets.Dataset, epsilon: str, seed: int) -> Line:
     """Fit once, and return which learner it was and what it reached on the held-out fifth: more is better."""
-    order = np.random.default_rng(seed).permutation(data.table.num_rows)
-    train, test = np.split(order, [int(0.8 * order.size)])
-    public = public_of(data.schema_bytes, train.size, epsilon)
-    learner = AutoRegressor if public.classes is None else AutoClassifier
-    model = learner(schema=parse_schema(datasets.with_records(data.schema_bytes, train.size)), epsilon=epsilon)
-    features, answers = data.table.drop([data.target]), np.asarray(data.table[data.target])
-    model.fit(features.take(train), answers[train])
+    schema, X, y, X_test, y_test = datasets.split(data, seed)
+    learner = AutoRegressor if schema.classes is None else AutoClassifier
+    model = learner(schema=schema, epsilon=epsilon).fit(X, y)
     name = model.choice_.learner
-    if public.classes is None:
-        error = model.predict(features.take(test)) - answers[test]
-        return {"learner": name, "reached": round(1 - float(np.sqrt((error**2).mean()) / answers[test].std()), 5)}
-    chances, classes = model.predict_proba(features.take(test)), model.classes_
-    each = [roc_auc_score(answers[test] == classes[k], chances[:, k]) for k in range(len(classes))]
+    if schema.classes is None:
+        error = model.predict(X_test) - y_test
+        return {"learner": name, "reached": round(1 - float(np.sqrt((error**2).mean()) / y_test.std()), 5)}
+    chances, classes = model.predict_proba(X_test), model.classes_
+    each = [roc_auc_score(y_test == classes[k], chances[:, k]) for k in range(len(classes))]
     return {"learner": name, "reached": round(float(np.mean(each)), 5)}
 
 
@@ -84,13 +77,9 @@ def report(lines: list[Line]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the Parquet files")
-    parser.add_argument("--out", type=Path, required=True)
+    parser = options(__doc__, 3)
     parser.add_argument("--sets", nargs="*", default=(*datasets.names(), *datasets.regressions(), USELESS))
     parser.add_argument("--epsilons", nargs="*", default=EPSILONS)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--report", action="store_true")
     asked = parser.parse_args()
     print(report(read_lines(asked.out))) if asked.report else play(asked)
 

@@ -21,7 +21,6 @@ from sklearn.metrics import roc_auc_score
 from benchmarks import datasets
 from studies.dpebm.ebm_walks import cell, load
 from training.learners import LEARNERS
-from training.rows.schema.schema import parse_schema
 
 MADE, VALUES, EFFECT = "+500", 500, 1.2
 
@@ -66,12 +65,9 @@ def with_column(name: str, folder: str | None) -> datasets.Dataset:
 
 def figure(data: datasets.Dataset, learner: str, epsilon: str, order: str, seed: int) -> float:
     """AUROC on a fifth of the rows."""
-    split = np.random.default_rng(seed).permutation(data.table.num_rows)
-    train, test = np.split(split, [int(0.8 * split.size)])
-    schema = parse_schema(datasets.with_records(data.schema_bytes, train.size))
-    X, y = data.table.drop([data.target]), np.asarray(data.table[data.target])
-    model = LEARNERS[learner](schema=schema, epsilon=epsilon, order=order).fit(X.take(train), y[train])
-    return float(roc_auc_score(y[test] == model.classes_[1], model.decision_function(X.take(test))))
+    schema, X, y, X_test, y_test = datasets.split(data, seed)
+    model = LEARNERS[learner](schema=schema, epsilon=epsilon, order=order).fit(X, y)
+    return float(roc_auc_score(y_test == model.classes_[1], model.decision_function(X_test)))
 
 
 if __name__ == "__main__":

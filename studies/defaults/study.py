@@ -11,7 +11,6 @@ data of a study like this must be public: choosing by it spends no budget only b
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -25,8 +24,8 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from benchmarks import datasets
 from benchmarks.lines import append_lines, read_lines
+from studies.defaults.auto import options
 from training.learners import LazyBB
-from training.rows.schema.schema import parse_schema
 
 SETS = (
     *("adult", "bank", "telco", "mushroom", "codrna", "creditcardsmall", "page_blocks", "cardiotocography"),
@@ -65,18 +64,15 @@ def learner(name: str, strength: float) -> LazyBB:
 
 def fit(data: datasets.Dataset, name: str, epsilon: str, seed: int) -> Line:
     """One fit and what it reached. `link`: the probability's slope per vote of the smallest held-out log loss."""
-    order = np.random.default_rng(seed).permutation(data.table.num_rows)
-    train, test = np.split(order, [int(0.8 * order.size)])
-    schema = parse_schema(datasets.with_records(data.schema_bytes, train.size))
-    model = learner(name, train.size * float(epsilon)).set_params(schema=schema, epsilon=epsilon)
-    features, labels = data.table.drop([data.target]), np.asarray(data.table[data.target])
-    model.fit(features.take(train), labels[train])
-    scores, truth = model.decision_function(features.take(test)), labels[test] == model.classes_[1]
+    schema, X, y, X_test, y_test = datasets.split(data, seed)
+    model = learner(name, len(y) * float(epsilon)).set_params(schema=schema, epsilon=epsilon)
+    model.fit(X, y)
+    scores, truth = model.decision_function(X_test), y_test == model.classes_[1]
     per_vote = scores / abs(model.ensemble_.votes[0].weight)  # type: ignore[union-attr]
     losses = [log_loss(truth, 0.5 + 0.5 * np.tanh(link / 2 * per_vote)) for link in LINKS]
-    chance = model.predict_proba(features.take(test))[:, 1]
+    chance = model.predict_proba(X_test)[:, 1]
     return {
-        "strength": train.size * float(epsilon),
+        "strength": len(y) * float(epsilon),
         "rounds": model.rounds_for(model._public()),
         "auroc": float(roc_auc_score(truth, scores)),
         "log_loss": float(log_loss(truth, np.clip(chance, 1e-12, 1 - 1e-12))),
@@ -170,12 +166,8 @@ def mean_of(values: dict[tuple[str, str], float], cells: list[tuple[str, str]]) 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the Parquet files")
-    parser.add_argument("--out", type=Path, required=True, help="JSON lines of the fits")
+    parser = options(__doc__, 3)
     parser.add_argument("--sets", type=lambda text: tuple(text.split(",")), default=SETS)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--report", action="store_true", help="print the tables of what the file holds; fits nothing")
     asked = parser.parse_args()
     if not asked.report:
         play(asked.data, asked.out, asked.sets, asked.seeds)

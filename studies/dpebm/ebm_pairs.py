@@ -19,7 +19,6 @@ from sklearn.metrics import r2_score, roc_auc_score
 
 from benchmarks import datasets
 from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
-from training.rows.schema.schema import parse_schema
 
 MADE, ROWS = "made", 26_000
 
@@ -50,17 +49,13 @@ def cells(data: datasets.Dataset, epsilon: str, pairs: list[str], seeds: int) ->
 
 def figure(data: datasets.Dataset, epsilon: str, pairs: str, seed: int) -> tuple[float, int]:
     """AUROC or R^2 of a fifth of the rows, and how many pairs the model has."""
-    order = np.random.default_rng(seed).permutation(data.table.num_rows)
-    train, test = np.split(order, [int(0.8 * order.size)])
-    schema = parse_schema(datasets.with_records(data.schema_bytes, train.size))
-    X, y = data.table.drop([data.target]), np.asarray(data.table[data.target])
+    schema, X, y, X_test, y_test = datasets.split(data, seed)
     if schema.classes is None:
-        number = DPEBMRegressor(schema=schema, epsilon=epsilon, pairs=pairs).fit(X.take(train), y[train].astype(float))
-        return float(r2_score(y[test].astype(float), number.predict(X.take(test)))), len(number.ensemble_.pairs)
-    model = DPEBMClassifier(schema=schema, epsilon=epsilon, pairs=pairs)
-    model.fit(X.take(train), y[train])
-    truth = y[test] == model.classes_[1]
-    return float(roc_auc_score(truth, model.decision_function(X.take(test)))), len(model.ensemble_.pairs)
+        number = DPEBMRegressor(schema=schema, epsilon=epsilon, pairs=pairs).fit(X, y.astype(float))
+        return float(r2_score(y_test.astype(float), number.predict(X_test))), len(number.ensemble_.pairs)
+    model = DPEBMClassifier(schema=schema, epsilon=epsilon, pairs=pairs).fit(X, y)
+    truth = y_test == model.classes_[1]
+    return float(roc_auc_score(truth, model.decision_function(X_test))), len(model.ensemble_.pairs)
 
 
 def made() -> datasets.Dataset:

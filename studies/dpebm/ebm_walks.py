@@ -24,7 +24,6 @@ from sklearn.metrics import roc_auc_score
 from benchmarks import datasets
 from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
 from training.learners.ebm.trees_beside import DPEBMTreesRegressor
-from training.rows.schema.schema import parse_schema
 
 NUMBERS = ("ames", "diamonds", "abalone_rings", "california", "elevators", "hotel_price", "pol", "wine_quality")
 
@@ -91,16 +90,13 @@ def figure(
     data: datasets.Dataset, epsilon: str, seed: int, given: dict[str, float], learner: type = DPEBMRegressor
 ) -> float:
     """The error, or AUROC, on a fifth of the rows."""
-    order = np.random.default_rng(seed).permutation(data.table.num_rows)
-    train, test = np.split(order, [int(0.8 * order.size)])
-    schema = parse_schema(datasets.with_records(data.schema_bytes, train.size))
-    X, y = data.table.drop([data.target]), np.asarray(data.table[data.target])
+    schema, X, y, X_test, y_test = datasets.split(data, seed)
     if schema.classes is None:
-        number = learner(schema=schema, epsilon=epsilon, **given).fit(X.take(train), y[train].astype(float))
-        left = number.predict(X.take(test)) - y[test]
-        return float(np.sqrt(np.mean(left**2)) / y.astype(float).std())
-    model = DPEBMClassifier(schema=schema, epsilon=epsilon, **given).fit(X.take(train), y[train])
-    return float(roc_auc_score(y[test] == model.classes_[1], model.decision_function(X.take(test))))
+        number = learner(schema=schema, epsilon=epsilon, **given).fit(X, y.astype(float))
+        left = number.predict(X_test) - y_test
+        return float(np.sqrt(np.mean(left**2)) / np.asarray(data.table[data.target]).astype(float).std())
+    model = DPEBMClassifier(schema=schema, epsilon=epsilon, **given).fit(X, y)
+    return float(roc_auc_score(y_test == model.classes_[1], model.decision_function(X_test)))
 
 
 if __name__ == "__main__":
