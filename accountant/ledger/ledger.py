@@ -86,11 +86,6 @@ class Ledger:
             writer.append("genesis", format=FORMAT, origin=origin, issuer=issuer, log=log_pem)
         return cls(log)
 
-    @classmethod
-    def open(cls, url: str, keys: KeyStore, mark: Path) -> Ledger:
-        """Open the ledger. LedgerInvalid where it is not these keys', or is not a continuation of what they signed."""
-        return cls(TransparencyLog.open(Store(url), keys, HighWater(mark)))
-
     def register(self, registration: Registration, compared: Collection[str] | None = None) -> Dataset:
         """Admit a dataset: with a total budget of its own, or into the families of others.
 

@@ -138,11 +138,6 @@ class KeyRing:
         """Return every key that ever signed checkpoints, by keyid."""
         return {keyid: key for keyid, key in self.keys.items() if key.role == "log"}
 
-    @property
-    def ended(self) -> dict[str, str]:
-        """Explain, by keyid, how each key ended that may not sign any more."""
-        return {keyid: key.ended for keyid, key in self.keys.items() if key.ended is not None}
-
     def judge_genesis(self, seq: int, form: Genesis) -> None:
         """Judge the first keys: the log's must be the pinned one, the issuer's a pinned one, both from the
         beginning.

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.parts.answers import Range, Scores, probabilities_of
+from models.parts.answers import Scores, probabilities_of
 from models.worth.intervals import Interval, Noise
-from models.worth.layout import Layout
+from models.worth.layout import AboutLayout, Layout
 from models.worth.metrics import Metric
 
 Floats = NDArray[np.float64]
@@ -36,7 +36,7 @@ def choose_cover_bins(strength: float) -> int:
 
 
 @dataclass(frozen=True)
-class CoverLayout:
+class CoverLayout(AboutLayout):
     """Of a model whose scores of records are counted in `own.bins` public bins, one of COVER_BINS."""
 
     own: Layout
@@ -47,24 +47,9 @@ class CoverLayout:
         return "cover-number" if self.own.target_range else "cover-classes"
 
     @property
-    def link(self) -> float:
-        """Return the link of the model."""
-        return self.own.link
-
-    @property
-    def target_range(self) -> Range | None:
-        """Return the range of a number; None of classes."""
-        return self.own.target_range
-
-    @property
     def shape(self) -> tuple[int, int]:
         """Return one row: the bins of the score, then the cell of all records."""
         return 1, self.own.bins + 1
-
-    @property
-    def size(self) -> int:
-        """Count the cells."""
-        return self.own.bins + 1
 
     @property
     def cells_per_record(self) -> int:

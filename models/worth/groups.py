@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.features.features import BooleanFeature, CategoricalFeature, Feature, number_text
-from models.parts.answers import ClassLabel, Range
+from models.parts.answers import ClassLabel
 from models.worth.cover import CoverLayout, cover_metrics
 from models.worth.intervals import Interval, Noise, auroc, ratio
-from models.worth.layout import Layout
+from models.worth.layout import AboutLayout, Layout
 from models.worth.metrics import Metric, metrics, records
 
 Floats = NDArray[np.float64]
@@ -47,7 +47,7 @@ def group_places(names: Sequence[str], codes: NDArray[Any]) -> NDArray[np.intp]:
 
 
 @dataclass(frozen=True)
-class GroupedLayout:
+class GroupedLayout(AboutLayout):
     """The cells of `own` for each of the groups `names` of a column."""
 
     own: Layout | CoverLayout
@@ -60,26 +60,11 @@ class GroupedLayout:
         return self.own.kind
 
     @property
-    def link(self) -> float:
-        """Return the link that the layout has without groups."""
-        return self.own.link
-
-    @property
-    def target_range(self) -> Range | None:
-        """Return the range of a number; None of classes."""
-        return self.own.target_range
-
-    @property
     def shape(self) -> tuple[int, int]:
         """Return how many rows (of the first group, of the second, and so on) and how many columns, which are as
         without groups.
         """
         return len(self.names) * self.own.shape[0], self.own.shape[1]
-
-    @property
-    def size(self) -> int:
-        """Count the cells."""
-        return len(self.names) * self.own.size
 
     @property
     def cells_per_record(self) -> int:

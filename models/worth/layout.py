@@ -7,6 +7,7 @@ All of it is public before a row is read, and follows from what the model answer
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -118,3 +119,30 @@ class Layout:
     def table(self, counts: Sequence[float]) -> NDArray[np.float64]:
         """Return the released counts in the shape of the histogram."""
         return np.array(counts, np.float64).reshape(self.shape)
+
+
+class AboutLayout(ABC):
+    """A layout about that of a model, `own`: it counts something else of the same answers."""
+
+    own: Any
+
+    @property
+    def link(self) -> float:
+        """Return the link of the model."""
+        return float(self.own.link)
+
+    @property
+    def target_range(self) -> Range | None:
+        """Return the range of a number; None of classes."""
+        ends: Range | None = self.own.target_range
+        return ends
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Return rows and columns."""
+
+    @property
+    def size(self) -> int:
+        """Count the cells."""
+        return self.shape[0] * self.shape[1]

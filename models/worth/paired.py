@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from models.parts.answers import Scores
 from models.worth.intervals import Interval, Noise, difference, ratio
-from models.worth.layout import Layout
+from models.worth.layout import AboutLayout, Layout
 from models.worth.metrics import Metric, records, scale_interval
 
 Floats = NDArray[np.float64]
@@ -30,7 +30,7 @@ STEPS = np.concatenate([-SIZES[:0:-1], SIZES])
 
 
 @dataclass(frozen=True)
-class PairedLayout:
+class PairedLayout(AboutLayout):
     """Of a model and another one, which answer the same question."""
 
     own: Layout
@@ -49,19 +49,9 @@ class PairedLayout:
         return (1, len(STEPS) + len(SIZES)) if self.own.target_range else (2, 2)
 
     @property
-    def size(self) -> int:
-        """Count the cells."""
-        return self.shape[0] * self.shape[1]
-
-    @property
     def cells_per_record(self) -> int:
         """Return what one record adds to all cells together."""
         return PARTS + OTHERS if self.own.target_range else 1
-
-    @property
-    def link(self) -> float:
-        """Return the link of the model itself."""
-        return self.own.link
 
     @cached_property
     def unit(self) -> float:

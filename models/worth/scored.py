@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from models.parts.answers import Scores, probabilities_of
 from models.worth.intervals import Interval, Noise, auroc, ratio
-from models.worth.layout import Layout
+from models.worth.layout import AboutLayout, Layout
 from models.worth.metrics import Metric, metrics, scale_interval
 from models.worth.paired import share_between_steps
 
@@ -28,7 +28,7 @@ STEPS = np.concatenate([[0.0], 2.0 ** (np.arange(-12, 1) / 2)])  # of the loss, 
 
 
 @dataclass(frozen=True)
-class ScoredLayout:
+class ScoredLayout(AboutLayout):
     """Of a model of three or more classes, whose probabilities are counted in `own.bins` bins."""
 
     own: Layout
@@ -39,22 +39,12 @@ class ScoredLayout:
         return "classes-scores"
 
     @property
-    def link(self) -> float:
-        """Return the link of the model."""
-        return self.own.link
-
-    @property
     def shape(self) -> tuple[int, int]:
         """Return one row: the confusion matrix, then for each class (others, itself) by bin, then the steps of the
         loss.
         """
         classes = len(self.own.classes)
         return 1, self.own.size + 2 * self.own.bins * classes + len(STEPS)
-
-    @property
-    def size(self) -> int:
-        """Count the cells."""
-        return self.shape[1]
 
     @property
     def cells_per_record(self) -> int:

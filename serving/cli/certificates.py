@@ -43,7 +43,7 @@ from models.worth.card import with_worth
 from models.worth.stated import check
 from serving.cli.backend import backend
 from serving.cli.backends.choice import config_folder, server_address
-from serving.cli.terminal import Json, paint, show, show_busy, write_out
+from serving.cli.terminal import Json, paint, show, show_busy, show_or_write
 
 if TYPE_CHECKING:
     from models.onnx import runtime
@@ -308,8 +308,8 @@ def show_page(certificate: Certificate, out: Path | None, json: bool, since: Seq
         [{"title": part.title, "paragraphs": part.paragraphs, "items": part.items} for part in parts]
         for parts in (page.first, page.sections)
     )
-    body = {"ok": True, **certificate.to_json(), "problems": [], "first_page": first, "page": sections}
-    _write_or_print(out, to_text(page) if out is None else WRITERS[out.suffix](page), body, json)
+    body = {"ok": True, **certificate.to_json(), "problems": [], "first_page": first, "page": sections, "out": None}
+    show_or_write(out, to_text(page) if out is None else WRITERS[out.suffix](page), body, json)
 
 
 def show_record(certificate: Certificate, out: Path | None, json: bool) -> None:
@@ -318,12 +318,5 @@ def show_record(certificate: Certificate, out: Path | None, json: bool) -> None:
     """
     if out is not None and out.suffix not in (".yaml", ".yml"):
         raise InputError(f"out={out.name}: must end in .yaml")
-    _write_or_print(out, to_yaml(certificate), {**certificate.to_json(), "record": record(certificate)}, json)
-
-
-def _write_or_print(out: Path | None, text: str, body: dict[str, Any], json: bool) -> None:
-    """Print a text, or write it to a file."""
-    if out is not None:
-        write_out(out, text)
-    place = None if out is None else str(out)
-    show(json, {**body, "out": place}, text.rstrip("\n") if out is None else f"written to {out}")
+    body = {**certificate.to_json(), "record": record(certificate), "out": None}
+    show_or_write(out, to_yaml(certificate), body, json)

@@ -16,7 +16,7 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import exact_decimal, percent_words, short_delta
 from models.explain.croissant import croissant_of
 from serving.cli.backend import backend
-from serving.cli.backends.user import require_access, this_user
+from serving.cli.backends.user import open_home, this_user
 from serving.cli.complete import Name
 from serving.cli.terminal import (
     After,
@@ -71,8 +71,7 @@ def change_budget(
     \b
     dpserve dataset budget adult --epsilon 2 --reason "decision 14 of the data board"
     """
-    home = Home.open()
-    require_access(home, "steward", dataset=name)
+    home = open_home("steward", dataset=name)
     if (epsilon is None) == (person_epsilon is None):
         raise InputError("epsilon: give --epsilon, or --person-epsilon, and not both")
     if person_epsilon is not None:

@@ -20,7 +20,7 @@ from models.store.bundle import ModelStore
 from models.store.placing import answering
 from models.store.renewal import renew_proofs
 from models.store.standing import way_out
-from serving.cli.backends.user import require_access, this_user
+from serving.cli.backends.user import open_home, this_user
 from serving.cli.placing import nothing_served
 from serving.cli.terminal import Json, align_columns, note, show
 
@@ -79,8 +79,7 @@ def rotate(
     dpserve key rotate --role log --reason "yearly"
     dpserve key rotate --role issuer --issuer-key "hsm:2?label=dpserve" --reason "moved to the HSM"
     """
-    home = Home.open()
-    require_access(home, "admin")
+    home = open_home("admin")
     row = key_life.rotate(home, role.value, this_user(), reason, issuer_key=issuer_key, overlap=overlap)
     show(json, _key_to_json(home, row), f"{row.role} {row.keyid} in force from entry {row.added}")
     _after(home, issuer_key)
@@ -94,8 +93,7 @@ def retire(
     \b
     dpserve key retire SHA256:... --reason "the last host has the new key"
     """
-    home = Home.open()
-    require_access(home, "admin")
+    home = open_home("admin")
     key_life.retire(home, keyid, this_user(), reason)
     row = next(row for row in opening.keys_of(home.ledger.log.database) if row.keyid == keyid)
     show(json, _key_to_json(home, row), f"{row.role} {keyid} retired at entry {row.until}")
@@ -116,8 +114,7 @@ def mark_compromised(
     \b
     dpserve key mark-compromised SHA256:... --after 1200 --reason "laptop stolen"
     """
-    home = Home.open()
-    require_access(home, "admin")
+    home = open_home("admin")
     row = key_life.mark_compromised(home, keyid, after, this_user(), reason, issuer_key=issuer_key)
     renewed = _renew(home)
     body = {"keyid": keyid, "after": after, "successor": row and _key_to_json(home, row), "renewed": renewed}
@@ -175,8 +172,7 @@ def revoke(
     \b
     dpserve key revoke adult@2 --reason "trained on the wrong file"
     """
-    home = Home.open()
-    require_access(home, "admin")
+    home = open_home("admin")
     if (model is None) == (entry is None):
         raise InputError("model, entry: give one of them")
     if entry is None:

@@ -24,7 +24,17 @@ from dpserve_verify.log.seen_checkpoints import read_note
 from dpserve_verify.log.witness_policy import WitnessPolicy, read_witness_policy
 from dpserve_verify.log.witnessed import UNSEEN, Vouched, judge, read_witnessed
 from serving.cli.backend import backend
-from serving.cli.terminal import Json, align_columns, note_more, paint, show, show_busy, show_progress, show_stream
+from serving.cli.terminal import (
+    Json,
+    align_columns,
+    note_more,
+    paint,
+    show,
+    show_busy,
+    show_or_write,
+    show_progress,
+    show_stream,
+)
 
 Policy = Annotated[Path | None, typer.Option(help="Whose cosignatures count; DPSERVE_WITNESS_POLICY when left out.")]
 
@@ -91,10 +101,10 @@ def proof(
     home = Home.open()
     if size is not None:
         path = stored_proofs.path_to(home.ledger.log.database, leaf, size)
-        return _write_or_print(out, as_text(path, indent=2), path, json)
+        return show_or_write(out, as_text(path, indent=2) + "\n", path, json)
     with home.ledger.log.database.reading() as connection:
         text = stored_proofs.inclusion(connection, leaf, _note(home, connection, witnessed))
-    _write_or_print(out, text, {"leaf": leaf, "proof": text}, json)
+    show_or_write(out, text, {"leaf": leaf, "proof": text}, json)
 
 
 def _note(home: Home, connection: Connection, witnessed: bool) -> str:
@@ -105,14 +115,6 @@ def _note(home: Home, connection: Connection, witnessed: bool) -> str:
     if cosigned is None:
         raise InputError("witnessed: no checkpoint was cosigned yet; run dpserve ledger witness")
     return cosigned
-
-
-def _write_or_print(out: Path | None, text: str, body: dict[str, Any], json: bool) -> None:
-    """Write a text into a file and say where, or print it on stdout where no file is named."""
-    if out is None:
-        return show(json, body, text.rstrip("\n"))
-    out.write_text(text.rstrip("\n") + "\n", "utf-8")
-    show(json, {**body, "out": str(out)}, f"written to {out}")
 
 
 def consistency(

@@ -154,6 +154,14 @@ def write_out(out: Path, content: str | bytes) -> None:
         out.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+def show_or_write(out: Path | None, text: str, body: dict[str, Any], as_json: bool) -> None:
+    """Show a text, or write it into a file and say where. InputError where it cannot be written."""
+    if out is None:
+        return show(as_json, body, text.rstrip("\n"))
+    write_out(out, text)
+    return show(as_json, {**body, "out": str(out)}, f"written to {out}")
+
+
 def require_end(once: bool, json: bool) -> None:
     """Raise InputError for --json with output that never ends, and so is no document."""
     if json and not once:

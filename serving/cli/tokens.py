@@ -15,7 +15,7 @@ from accountant.access.tokens import SCOPES, Limits, own_principal
 from accountant.home import Home
 from dpserve_verify.errors import InputError
 from serving.cli.backend import backend
-from serving.cli.backends.user import require_access, this_user
+from serving.cli.backends.user import open_home, require_access, this_user
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import After, Contains, Json, Limit, align_columns, note, note_more, show
 from serving.operations import grants as rights
@@ -103,8 +103,7 @@ def revoke_token(name: Name, json: Json = False) -> None:
     \b
     dpserve token revoke --name shop
     """
-    home = Home.open()
-    require_access(home, "admin")
+    home = open_home("admin")
     ended = end_token(home.ledger, name)
     stops = {"grants": [*ended.grants], "schedules": [*ended.schedules], "jobs": [*ended.jobs]}
     body = {**TokenAnswer.of_token(ended.token).to_json(), "stops": stops}

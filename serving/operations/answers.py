@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
-from typing import Annotated, Any, Protocol, Self, cast
+from typing import Annotated, Any, Protocol, cast
 
 from pydantic import Field, TypeAdapter, ValidationError, WithJsonSchema
 
@@ -42,11 +42,6 @@ class ToJson(Protocol):
 
 class Answer:
     """Base of every answer."""
-
-    @classmethod
-    def of(cls, body: Any) -> Self:
-        """Read the JSON of an answer. DpserveError where it lacks what this version knows."""
-        return cast(Self, read_answer(cls, body))
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer as JSON."""

@@ -29,7 +29,7 @@ from serving.operations import Caller, Operation, at_home, totals
 from serving.operations.answers import Answer
 from serving.pages.parts import burndown_chart
 from serving.pages.parts.blocks import blocks_of
-from serving.pages.parts.burndown import Point, by_model, history
+from serving.pages.parts.burndown import Point, burndown, by_model
 from serving.pages.parts.ui import form_fields, page, see_other
 from serving.wire import lists
 from serving.wire.request_bodies import known_query, query_int
@@ -220,7 +220,7 @@ def _dataset(home: Home, name: str, rights: Access, before: int) -> dict[str, An
 @lru_cache(maxsize=64)
 def _history(ledger: Ledger, name: str, size: int) -> tuple[list[Point], list[dict[str, Any]]]:
     """Return how the budget was used up to the newest of `size` entries, and each model's part of it."""
-    return history(ledger, name), by_model(ledger, name)
+    return burndown(ledger, name), by_model(ledger, name)
 
 
 async def fits(request: Request) -> Response:

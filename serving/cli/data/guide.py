@@ -19,7 +19,7 @@ from dpserve_verify.certificates.plain_words import meaning
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, check_name, exact_decimal
 from serving.cli import train
-from serving.cli.backends.user import require_access
+from serving.cli.backends.user import open_home
 from serving.cli.data.register import register_source
 from serving.cli.terminal import Json, align_columns, ask, read_yes, show_busy
 from training.datasets.drafts.columns import (
@@ -60,8 +60,7 @@ def guide(
     """
     if json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InputError(ELSEWHERE)
-    home = Home.open()
-    require_access(home, "steward")
+    home = open_home("steward")
     name = check_name("dataset", name or re.sub(r"[^A-Za-z0-9_.-]", "-", data.name.partition(".")[0]))
     if name in [dataset.registration.name for dataset in home.ledger.datasets()]:
         raise InputError(f"dataset={name}: is registered already; say another --name")

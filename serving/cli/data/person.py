@@ -14,7 +14,7 @@ from dpserve_verify.keys.dsse import ENVELOPE_LIMIT
 from serving.cli.backend import backend
 from serving.cli.certificates import WRITERS
 from serving.cli.complete import Name
-from serving.cli.terminal import Json, show, write_out
+from serving.cli.terminal import Json, show_or_write
 from serving.operations import people
 
 SIGNED = ".dsse.json"
@@ -44,7 +44,5 @@ def person(
     answer = backend().ask(people.show_person, name=name, blocks=blocks)
     envelope = canonical.encode(answer.envelope, ENVELOPE_LIMIT)
     found = verify_person(envelope, backend().ledger.trusted_keys())
-    if out is not None:
-        write_out(out, envelope if writer is None else writer(found.page))
-    text = answer.page.rstrip("\n") if out is None else f"written to {out}"
-    show(json, {**answer.to_json(), "out": None if out is None else str(out)}, text)
+    text = answer.page if out is None else envelope.decode() if writer is None else writer(found.page)
+    show_or_write(out, text, {**answer.to_json(), "out": None}, json)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, func, select
 
-from accountant.home import Home
 from accountant.ledger.admission import charged_jobs, charges
 from accountant.ledger.families.block_rows import load
 from accountant.ledger.families.families import Family
@@ -40,23 +39,14 @@ class Point:
     epsilon: str
     jobs: int
 
-    def to_json(self) -> dict[str, Any]:
-        """Return its fields, by name."""
-        return asdict(self)
 
-
-def burndown(home: Home, dataset: str, most: int = MAX_POINTS) -> list[Point]:
+def burndown(ledger: Ledger, dataset: str, most: int = MAX_POINTS) -> list[Point]:
     """Return the dataset's most used family, or block, from its founding to its newest job, oldest first, in at most
     `most` + 1 points; the last one is where the budget stands. Jobs that were given back before they started are left
     out.
 
     UnknownName where there is no such dataset.
     """
-    return history(home.ledger, dataset, most)
-
-
-def history(ledger: Ledger, dataset: str, most: int = MAX_POINTS) -> list[Point]:
-    """Return the same as `burndown`, of a ledger."""
     outside = charged_entries(ledger)
     with ledger.log.database.reading() as connection:
         family = load(connection, dataset).most_used

@@ -29,15 +29,9 @@ MAX_PROBLEMS = 200
 KEYS = {"at", "entries", "root", "ok", "problems", "seconds", "lost"}
 
 
-def run_audit(home: Home) -> dict[str, Any]:
-    """Audit the whole home and keep the result: {"at", "entries", "root", "ok", "problems", "seconds",
-    "lost"}, and "newer" where a newer version wrote from that entry on.
-    """
-    return audit_at(home.path, home.ledger.log.database.url)
-
-
 def audit_at(path: Path, url: str) -> dict[str, Any]:
-    """Audit as `run_audit`, for a home that may refuse to open: a rolled-back ledger is a result. Raises
+    """Audit a whole home, which may refuse to open: a rolled-back ledger is a result. Keep the result: {"at",
+    "entries", "root", "ok", "problems", "seconds", "lost"}, and "newer" where a newer version wrote from that entry on.
     LedgerUnavailable or OSError where it could not be read, which says nothing of it, so nothing is kept.
     """
     with _lock_audits(path):

@@ -129,7 +129,8 @@ def test_what_a_newer_version_wrote_is_not_judged_and_what_stands_before_it_is(h
     said = capsys.readouterr().out
     assert (f"sound up to entry {ISSUED}" in said, "NOT SOUND" in said) == (True, False)
     opened = Home.open(place(home))
-    assert (audit_runs.run_audit(opened)["newer"], audit_runs.last_audit(opened)["problems"]) == (ISSUED, [])
+    found = audit_runs.audit_at(opened.path, opened.ledger.log.database.url)
+    assert (found["newer"], audit_runs.last_audit(opened)["problems"]) == (ISSUED, [])
     gauges = {each.name: each.samples[0].value for each in AuditGauges(opened.path).collect()}
     assert gauges["dpserve_audit_ok"] == 1  # no alarm says that it is not sound
     opened.ledger.log.database.close()

@@ -13,7 +13,7 @@ import pytest
 from accountant.audit.audit import audit_home
 from accountant.home import Home
 from serving.cli.app import run
-from serving.process.watch.audit_runs import last_audit, run_audit
+from serving.process.watch.audit_runs import audit_at, last_audit
 
 pytestmark = pytest.mark.home("old")
 # What is removed, and what the audit says then. Entries of the home: tests/data/make_home.py.
@@ -61,7 +61,7 @@ def test_lost_files_are_told_in_words_and_a_number_with_exit_code_0(home, capsys
     assert re.findall(r"\n  lost: (.*)", capsys.readouterr().out)[2:] == ["4 more; --json has all"]
     assert run(["ledger", "audit", "--json"]) == 0
     assert sorted(json.loads(capsys.readouterr().out)["lost"]) == sorted(report.lost)
-    assert sorted(run_audit(home)["lost"]) == sorted(report.lost)
+    assert sorted(audit_at(home.path, home.ledger.log.database.url)["lost"]) == sorted(report.lost)
     assert sorted(last_audit(home)["lost"]) == sorted(report.lost)
 
 

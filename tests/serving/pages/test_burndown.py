@@ -41,7 +41,7 @@ def _families(home, name):
 
 @pytest.mark.parametrize("name", ["adult", "copy", "pure"])
 def test_every_point_is_the_sum_of_the_jobs_before_it(home, name):
-    first, *points = burndown(home, name)
+    first, *points = burndown(home.ledger, name)
     family = home.ledger.dataset(name).most_used
     assert (first.entry, first.share, first.epsilon, first.jobs) == (family.seq, 0.0, "0", 0)
     assert [(each.entry, each.time, each.share, Decimal(each.epsilon)) for each in points] == by_hand(home, name)
@@ -64,17 +64,17 @@ def test_what_each_model_took_is_the_sum_of_its_jobs(home, name):
 @pytest.mark.parametrize("name", ["adult", "copy", "pure"])
 def test_last_point_is_where_the_budget_stands(home, name):
     family = home.ledger.dataset(name).most_used
-    last = burndown(home, name)[-1]
+    last = burndown(home.ledger, name)[-1]
     assert last.share == family.share > 0
     assert Decimal(last.epsilon) == family.filter.epsilon_of(family.used)
 
 
 def test_job_that_was_given_back_is_left_out(home):
-    before = burndown(home, "adult")
+    before = burndown(home.ledger, "adult")
     seq = ledgers.reserve(home.ledger).seq
-    assert burndown(home, "adult")[-1].entry == seq
+    assert burndown(home.ledger, "adult")[-1].entry == seq
     home.ledger.release(seq)
-    assert burndown(home, "adult") == before
+    assert burndown(home.ledger, "adult") == before
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 7, 100])
@@ -83,7 +83,7 @@ def test_many_jobs_are_drawn_by_few_points(home, most):
         ledgers.reserve(
             home.ledger, ledgers.request("pure", "0.1", "0"), ledgers.plan(PureDp(Decimal("0.001")), number + 1)
         )
-    whole, few = burndown(home, "pure"), burndown(home, "pure", most)
+    whole, few = burndown(home.ledger, "pure"), burndown(home.ledger, "pure", most)
     assert len(few) <= most + 1
     assert few[0] == whole[0]
     assert few[-1] == whole[-1]
@@ -92,31 +92,31 @@ def test_many_jobs_are_drawn_by_few_points(home, most):
 
 def test_nothing_spent_is_one_point(home):
     home.ledger.register(ledgers.registration("new"))
-    assert [each.share for each in burndown(home, "new")] == [0.0]
+    assert [each.share for each in burndown(home.ledger, "new")] == [0.0]
 
 
 def test_other_total_is_drawn_against_what_is_in_force(home):
-    before = burndown(home, "pure")[-1]
+    before = burndown(home.ledger, "pure")[-1]
     home.ledger.change_budget("pure", Decimal(3), "a test", "steward")
-    after = burndown(home, "pure")[-1]
+    after = burndown(home.ledger, "pure")[-1]
     assert after.share == pytest.approx(before.share / 2)
     assert after.epsilon == before.epsilon
 
 
 def test_unknown_dataset_and_torn_entry_are_refused(home):
     with pytest.raises(UnknownName):
-        burndown(home, "nobody")
+        burndown(home.ledger, "nobody")
     job = home.ledger.jobs()[0].seq
     with ledgers.raw(home.path) as connection:
         connection.execute(f"UPDATE entry SET body = (SELECT body FROM entry WHERE seq = 0) WHERE seq = {job}")
     with pytest.raises(LedgerInvalid, match=f"entry {job}"):
-        burndown(home, "adult")
+        burndown(home.ledger, "adult")
 
 
 def test_what_was_released_elsewhere_is_a_point_and_a_line_of_its_own(home):
     seq = charge(home.ledger, "adult", Outside(Curve.read({"rho": "0.001"}), "a table", Why("steward", "published")))
     family = home.ledger.dataset("adult").most_used
-    last = burndown(home, "adult")[-1]
+    last = burndown(home.ledger, "adult")[-1]
     assert (last.entry, last.share, Decimal(last.epsilon)) == (seq, family.share, family.epsilon_of(family.used))
     price = price_from_json(home.ledger.log.entry(seq).value["price"], family.filter.orders)
     (line,) = [each for each in by_model(home.ledger, "adult") if each["model"] == ""]

@@ -32,7 +32,7 @@ def test_before_the_first_audit_the_page_says_so(pages):
 
 
 def test_sound_ledger_is_said_to_be_sound(pages):
-    found = audit_runs.run_audit(pages.home)
+    found = audit_runs.audit_at(pages.home.path, pages.home.ledger.log.database.url)
     said = words(pages.page("/ui/audit", "audit"))
     assert "The ledger is sound" in said
     assert f"Entries {found['entries']} " in said
@@ -46,7 +46,7 @@ def test_sound_ledger_is_said_to_be_sound(pages):
 def test_broken_ledger_is_said_to_be_broken(pages):
     with ledgers.raw(pages.home.path) as connection:
         connection.execute("UPDATE job SET state = 'released' WHERE state = 'burned'")
-    found = audit_runs.run_audit(pages.home)
+    found = audit_runs.audit_at(pages.home.path, pages.home.ledger.log.database.url)
     said = words(pages.page("/ui/audit", "audit"))
     assert not found["ok"]
     assert "The ledger is NOT sound" in said
@@ -65,7 +65,7 @@ def test_asking_for_one_is_remembered_until_it_begins(pages):
     assert "Audit now" not in words(page)
     (pages.home.path / "logs" / "audit.asked").unlink()  # as an audit does when it begins
     assert "An audit was asked for" in words(pages.page(path, "audit"))
-    audit_runs.run_audit(pages.home)
+    audit_runs.audit_at(pages.home.path, pages.home.ledger.log.database.url)
     page = pages.page(path, "audit")
     assert "Audit now" in words(page)
     assert "hx-trigger" not in page.text

@@ -92,7 +92,7 @@ def test_queue_is_as_long_and_as_old_as_its_oldest(home):
 def test_audit_before_the_first_and_after(home):
     before = samples(AuditGauges(home.path))
     assert (before["dpserve_audit_ok",], before["dpserve_audit_timestamp_seconds",]) == (0.0, 0.0)
-    found = audit_runs.run_audit(home)
+    found = audit_runs.audit_at(home.path, home.ledger.log.database.url)
     after = samples(AuditGauges(home.path))
     assert after["dpserve_audit_ok",] == float(found["ok"])
     assert after["dpserve_audit_entries",] == home.ledger.log.size()

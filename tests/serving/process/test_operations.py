@@ -199,7 +199,7 @@ def test_a_server_counts_in_a_place_of_its_own_and_from_nothing(tmp_path):
 def test_audit_is_kept_and_says_what_the_command_says(tmp_path):
     home = Home.open(place(copy(filled(), tmp_path / "home")))
     assert audit_runs.last_audit(home) is None
-    found = audit_runs.run_audit(home)
+    found = audit_runs.audit_at(home.path, home.ledger.log.database.url)
     assert audit_runs.last_audit(home) == found
     assert (found["ok"], found["problems"], found["entries"]) == (True, [], home.ledger.log.size())
     command = json.loads(dpserve(home.path, "ledger", "audit", "--json").stdout)
@@ -229,7 +229,7 @@ def test_audit_without_a_trust_file_is_a_failed_one(tmp_path):
 
 def test_audit_that_cannot_be_made_keeps_the_last_one(tmp_path):
     home = Home.open(place(copy(filled(), tmp_path / "home")))
-    before = audit_runs.run_audit(home)
+    before = audit_runs.audit_at(home.path, home.ledger.log.database.url)
     with pytest.raises(Exception, match="ledger|database|disk"):
         audit_runs.audit_at(home.path, f"sqlite:///{tmp_path / 'no' / 'ledger.db'}")
     assert audit_runs.last_audit(home) == before
@@ -368,7 +368,7 @@ def test_audits_when_asked(running):
 @pytest.mark.system("promtool")
 def test_metrics_say_when_the_certificate_ends(running):
     """Two days: each server's own alarm, and no other."""
-    audit_runs.run_audit(running.home)
+    audit_runs.audit_at(running.home.path, running.home.ledger.log.database.url)
     page = running.client.get("/metrics").text
     (end,) = re.findall(r"^dpserve_tls_not_after_timestamp_seconds (\S+)$", page, re.M)
     assert float(end) == x509.load_pem_x509_certificate(running.trusted.read_bytes()).not_valid_after_utc.timestamp()

@@ -119,7 +119,7 @@ def figures(far) -> dict[str, float]:
 @pytest.mark.system("promtool")
 def test_the_metrics_that_need_no_ledger_are_there_while_it_is_away_and_say_so(far):
     """Also before the look that finds it: what was begun and got no answer is left out as a whole."""
-    audit_runs.run_audit(far.near)
+    audit_runs.audit_at(far.near.path, far.near.ledger.log.database.url)
     before = figures(far)
     assert (before["dpserve_ledger_reachable"], before["dpserve_models_loaded"]) == (1, 1)
     of_ledger = {"dpserve_ledger_size", "dpserve_epsilon_spent", "dpserve_queue_length"}

@@ -21,7 +21,7 @@ from dpserve_verify.keys import dsse
 from models.explain.reports import SUFFIXES
 from models.profile import report
 from models.profile.stated import check
-from serving.pages.parts.burndown import history
+from serving.pages.parts.burndown import burndown
 from training.jobs import job
 from training.kinds import stated_steps
 from training.kinds.registry import steps_of
@@ -56,7 +56,7 @@ def test_a_profile_is_charged_once_and_given_again_for_nothing(home, tmp_path):
     model = job.train(home, JobRequest("adult", "lazybb", "0.5", parameters={"rounds": 5}), by="test")
     assert (model["version"], model["version_state"]) == (1, "champion")  # a profile binds no name of a model
     job.train(home, JobRequest("adult", "lazybb", "0.1", parameters={"rounds": 5}, promote=True), by="test")
-    assert history(home.ledger, "adult")[-1].jobs == 3  # what stands between price and request hides no charge
+    assert burndown(home.ledger, "adult")[-1].jobs == 3  # what stands between price and request hides no charge
     found_by_audit = audit_home(home)
     assert found_by_audit.ok, found_by_audit.problems
     for suffix in SUFFIXES:
