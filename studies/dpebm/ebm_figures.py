@@ -22,7 +22,6 @@ from models.edit.editing import EditNote, monotone, to_additive
 from models.explain.explain import Shape, errors, shapes, unit
 from models.explain.shapes import shape_panel
 from models.explain.vega import to_svg
-from models.explain.vega_files import write
 from models.explain.vega_panels import LIGHT, Panel, gallery, reach
 from models.features.features import NumericFeature
 from models.forms.additive import AdditiveEnsemble
@@ -80,8 +79,8 @@ def main() -> None:
     schema = (asked.data / "adult.schema.yaml").read_bytes()
     models = {epsilon: fitted(schema, train, epsilon) for epsilon in EPSILONS}
     mended = {epsilon: rising_then_falling(model) for epsilon, model in models.items()}
-    write(asked.out / NAMES[0], figure_of_shapes(models).encode())
-    write(asked.out / NAMES[1], figure_of_age(models, mended).encode())
+    (asked.out / NAMES[0]).write_text(figure_of_shapes(models), "utf-8")
+    (asked.out / NAMES[1]).write_text(figure_of_age(models, mended), "utf-8")
     page = PAGE.format(
         rows=train.num_rows,
         held=test.num_rows,
