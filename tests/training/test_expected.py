@@ -54,15 +54,20 @@ def test_what_is_too_weak_is_called_so_with_an_epsilon_at_which_it_is_not():
     )
 
 
-def test_of_what_no_study_tells_it_is_said_what_is_reached_at_most_and_of_numbers_nothing():
-    """Of learners of others, and at delta 0: by the rows that count, and never above what the study has."""
+def test_of_what_no_study_tells_nothing_is_known_and_it_is_said_what_others_reach_and_of_numbers_nothing():
+    """Of learners of others, and at delta 0: what the study's reach stands beside it, by the rows that count."""
     assert expected(public(1000, "1", classes=None, target_range=(0.0, 1.0)), "ebm") is None
     studied = [expected(public(1000, "1"), name) for name in ("lazybb", "lazybb-tree", "ebm")]
     for learner, more in (("outside", {}), ("bdpe", {}), ("ebm", {"budget": Budget.of("1", "0")})):
         told = expected(public(1000, "1", **more), learner)
         assert told.figures["auroc"]["low"] == 0.0
         assert told.figures["auroc"]["high"] == max(ends(each)[2] for each in studied)
-        assert told.says.startswith("AUROC at most 0.99, as on most other tables of this size (as much as 1,000 rows)")
+        assert told.to_json()["short"] == f"not known {'at delta 0' if more else f'of {learner}'}"
+        assert told.says == (
+            f"{told.expects}, of which no study tells; lazybb, lazybb-tree, ebm at a delta above 0 reach AUROC "
+            f"{min(ends(each)[0] for each in studied):.2f} to 0.99 on most other tables of this size (as much as 1,000 "
+            "rows)"
+        )
         few = expected(public(1000, "1", contributions=5, **more), learner)
         assert "(as much as 200 rows)" in few.says
         weak = expected(public(60, "1", **more), learner)
@@ -120,6 +125,6 @@ def test_a_plan_is_narrowed_by_an_evaluation_that_stands_and_by_no_other(tmp_pat
 
 def test_a_plan_says_it(tmp_path):
     home = Home.open(ledgers.place(ledgers.copy(ledgers.prepared(), tmp_path / "home")))
-    for learner, words in (("lazybb", "AUROC 0."), ("forest", "AUROC at most 0.")):
+    for learner, words in (("lazybb", "AUROC 0."), ("forest", "not known of forest")):
         found = plans.plan(home, JobRequest("adult", learner, "0.5")).to_json()["expected"]
         assert found["short"].startswith(words)

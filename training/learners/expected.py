@@ -98,8 +98,8 @@ def signal_of(public: Public) -> float:
 def expected(public: Public, learner: str, earlier: Sequence[Measured] = ()) -> Forecast | None:
     """Return what to expect: of datasets that were left out about eight of ten lay between the outer two of its
     `auroc`. None of a number, of which no study tells. Of learners that are not in the study, as those of others, and
-    at delta 0, it is what those of the study reach, at most. `earlier`: what models of the same dataset and target were
-    measured at.
+    at delta 0, nothing is known, and what those of the study reach stands beside it. `earlier`: what models of the same
+    dataset and target were measured at.
     """
     if public.classes is None:
         return None
@@ -113,12 +113,14 @@ def expected(public: Public, learner: str, earlier: Sequence[Measured] = ()) -> 
     ends = min((narrow(band, signal, each) for each in earlier), key=lambda ends: ends[2] - ends[0], default=band)
     is_measured = is_studied and ends[2] - ends[0] < band[2] - band[0]
     low, middle, high = ends if is_measured else band
-    by = f"as on most other tables of this size (as much as {max(1.0, float(f'{signal / epsilon:.2g}')):,.0f} rows)"
+    tables = f"on most other tables of this size (as much as {max(1.0, float(f'{signal / epsilon:.2g}')):,.0f} rows)"
+    expects, by = f"AUROC {low:.2f} to {high:.2f}", f"as {tables}"
     if is_measured:
         by = "by what an earlier model here was measured at"
-    expects = f"AUROC {low:.2f} to {high:.2f}"
     if not is_studied:
-        expects, by = f"AUROC at most {high:.2f}", f"{by} with {' or '.join(LEAST)} at a delta above 0"
+        reached = f"AUROC {min(ends[0] for ends in at.values()):.2f} to {high:.2f}"
+        expects = "not known at delta 0" if learner in LEAST else f"not known of {learner}"
+        by = f"of which no study tells; {', '.join(LEAST)} at a delta above 0 reach {reached} {tables}"
     figures = {"auroc": {"low": low, "middle": middle, "high": high}}
     if signal >= enough:
         return Forecast(expects, by, least=least, figures=figures)
