@@ -13,8 +13,6 @@ import time
 import uuid
 from pathlib import Path
 from socketserver import ThreadingMixIn
-from urllib.parse import urlencode
-from urllib.request import urlopen
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import django
@@ -51,18 +49,6 @@ def groups_of(user):
     return sorted(user.groups.values_list("name", flat=True))
 
 
-def tell_signed_out(user, address):
-    """By OpenID Connect Back-Channel Logout 1.0, which the toolkit does not have: its clients are told, by its key."""
-    from oauth2_provider.models import get_application_model
-
-    for client in get_application_model().objects.all():
-        now = int(time.time())
-        about = {"iss": ISSUER, "aud": client.client_id, "iat": now, "exp": now + 120, "sub": str(user.pk)}
-        about |= {"jti": uuid.uuid4().hex, "events": {"http://schemas.openid.net/event/backchannel-logout": {}}}
-        form = urlencode({"logout_token": sign(about, client.jwk_key, typ="logout+jwt")}).encode()
-        urlopen(address, form, timeout=60).read()
-
-
 def admin(request):
     """What an admin of the organization does."""
     from django.contrib.auth.models import Group, User
@@ -80,8 +66,6 @@ def admin(request):
             user.is_active = about.get("active", True)
             user.save()
             user.groups.set(Group.objects.get_or_create(name=name)[0] for name in about["groups"])
-        elif what == "signed_out":
-            tell_signed_out(User.objects.get(username=about["name"]), about["to"])
     return JsonResponse({})
 
 
