@@ -26,10 +26,14 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import BinaryIO
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import warm_command
 from warm_command import STREAMS
+
+if TYPE_CHECKING:
+    import pytest  # the warm process itself needs none
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120.0  # seconds
@@ -43,6 +47,8 @@ MODULES = (
     "serving.cli.train",
     "training.measuring.worth.public_rows",
     "training.jobs.job",
+    "training.datasets.one_file",
+    "training.rows.tables.row_files",
     # What a server imports beside.
     *("jinja2", "markdown_it", "pydantic_settings", "rich.console", "starlette.applications", "uvicorn.config"),
     *("dpserve_platform.outside.queries", "dpserve_platform.replay", "local.campaign.campaigns", "local.turns.so_far"),
@@ -120,6 +126,19 @@ class Popen:
     def kill(self) -> None:
         """At once."""
         self.send_signal(signal.SIGKILL)
+
+
+def read_files_by_forks(patch: pytest.MonkeyPatch) -> None:
+    """Have files that are sent to a server of this process read by forks: the same program, seal and limits, whose
+    start takes up to a second of a processor. What is claimed of that start must not ask for it.
+    """
+    from serving.wire import file_tables
+
+    def run(command: list[str], **more: Any) -> subprocess.CompletedProcess[bytes]:
+        assert command[:3] == [sys.executable, "-I", str(file_tables.PROGRAM)]
+        return subprocess.run([*python(), *command[2:]], **more)
+
+    patch.setattr(file_tables, "subprocess", SimpleNamespace(run=run, TimeoutExpired=subprocess.TimeoutExpired))
 
 
 # ---- the warm process ------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import warm
 from browser import chromium, new_page, predict_file, sign_in
 from in_process import Site
 from kinds_of_files import DATASETS, ROWS
@@ -65,9 +66,7 @@ class World:
     models: dict[str, VerifiedModel]
     site: Site
     secret: str
-
-    def client(self) -> Client:
-        return Client(f"http://127.0.0.1:{self.server.port}", self.server.tokens["predict"])
+    client: Client
 
 
 @pytest.fixture(scope="module")
@@ -87,9 +86,12 @@ def world(tmp_path_factory) -> Iterator[World]:
         answers = {at: predicted(path, at[0], folder / "out.csv") for at, path in paths.items()}
         home = Home.open()
         found = {name: load_verified(home.models / name / "1", home.trust) for name in DATASETS}
+        warm.read_files_by_forks(patch)
         with serving(folder / "home", workers=1) as server:
             site = Site(home, models.DOORS)
-            yield World(folder, folder / "home", server, paths, answers, found, site, site.token("file", "predict"))
+            client = Client(f"http://127.0.0.1:{server.port}", server.tokens["predict"])
+            secret = site.token("file", "predict")
+            yield World(folder, folder / "home", server, paths, answers, found, site, secret, client)
 
 
 def predicted(path: Path, name: str, out: Path) -> Lines | None:
@@ -156,7 +158,9 @@ def records_of(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def sent(world: World, name: str, body: bytes, media: str, **query: str) -> Lines:
-    """Asked in this process, where a busy machine may take its time to start the program that reads a file."""
+    """Asked in this process, where a fork of a warm one reads the file; what the page and a client send below is read
+    by the program that a server starts.
+    """
     headers, asked = {"Content-Type": media, "Accept": "text/csv"}, urlencode({"model": name, **query})
     return labels_of(world.site.bear(world.secret, "POST", f"/predict?{asked}", content=body, headers=headers))
 
@@ -180,17 +184,21 @@ def by_body(world: World, name: str, kind: str) -> Lines:
 
 
 def by_client(world: World, name: str, body: bytes, media: str) -> Lines:
-    return labels_in(world.client().predict_table(name, body, media, "text/csv").decode())
+    return labels_in(world.client.predict_table(name, body, media, "text/csv").decode())
 
 
 def by_arrow(world: World, name: str, kind: str) -> Lines:
     return by_client(world, name, bytes_of(table_of(world, name, kind)), STREAM)
 
 
-def by_parquet(world: World, name: str, kind: str) -> Lines:
+def parquet_of(table: pa.Table) -> bytes:
     sink = io.BytesIO()
-    pq.write_table(table_of(world, name, kind), sink)
-    return by_client(world, name, sink.getvalue(), PARQUET)
+    pq.write_table(table, sink)
+    return sink.getvalue()
+
+
+def by_parquet(world: World, name: str, kind: str) -> Lines:
+    return sent(world, name, parquet_of(table_of(world, name, kind)), PARQUET)
 
 
 def by_npy(world: World, name: str, kind: str) -> Lines:
@@ -303,6 +311,12 @@ def test_a_file_is_read_at_every_door_as_the_command_line_reads_it(world, name, 
         return
     found = DOORS[door](world, name, kind)
     assert found == ([line[:1] for line in wanted] if door in LABELS_ALONE else wanted)
+
+
+def test_a_client_sends_parquet_to_the_server(world):
+    for name, kind in (("mix", "csv"), ("missing", "parquet")):
+        body = parquet_of(table_of(world, name, kind))
+        assert by_client(world, name, body, PARQUET) == world.answers[name, kind]
 
 
 def test_the_page_sends_a_file_and_reads_nothing_of_it(world):

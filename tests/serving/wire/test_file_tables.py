@@ -11,6 +11,7 @@ from datetime import date
 
 import ledgers
 import pytest
+import warm
 from in_process import Site
 from workbooks import write_workbook
 
@@ -77,7 +78,8 @@ def test_what_follows_quotes_is_compiled_before_the_bounds_are_set(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_cannot_be_read_is_refused_in_words(book, tmp_path):
+def test_what_cannot_be_read_is_refused_in_words(book, tmp_path, monkeypatch):
+    warm.read_files_by_forks(monkeypatch)
     two = write_workbook(tmp_path / "two.xlsx", {"A": ROWS, "B": ROWS}).read_bytes()
     absent = (*FEATURES, NumericFeature("height", (30.0,)))
     for raw, ending, features, why in (

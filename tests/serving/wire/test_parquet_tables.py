@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import warm
 from in_process import Site, code
 from pyarrow import ipc
 from small_home import records
@@ -133,8 +134,9 @@ def test_what_is_spoilt_nested_or_too_much_is_refused_and_says_why(raw, kind, pr
 
 
 @pytest.mark.slow
-def test_a_footer_that_lies_about_its_rows_and_every_cut_and_flip_is_refused_or_right():
+def test_a_footer_that_lies_about_its_rows_and_every_cut_and_flip_is_refused_or_right(monkeypatch):
     """What comes out is what was written, or a refusal: never an error of the server's, whatever bit was turned."""
+    warm.read_files_by_forks(monkeypatch)
     table = pa.table({"age": list(range(200)), "job": ["cook"] * 200, "own.er": [True] * 200})
     raw = body(table, write_page_checksum=True)
     said = raw.rindex(b"PAR1") - 4 - int.from_bytes(raw[-8:-4], "little")
