@@ -13,7 +13,7 @@ from pathlib import Path
 import ledgers
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from expected_verdicts import EXPECTED, FOLDER, accepts, concerning
+from expected_verdicts import EXPECTED, FOLDER, accepts, concerning, trust_of
 from histories import copied, grown, log_vkey, pinned, rewritten
 from ledgers import place, plan
 from pages import blocks
@@ -325,7 +325,17 @@ def test_epsilons_of_the_vectors(tmp_path, name):
     assert json.loads((tmp_path / "epsilon.json").read_text())["holds"] == accepts(name, "epsilon")
 
 
-@pytest.mark.parametrize("name", concerning("ledger", "log"))
+def logs() -> list[str]:
+    """Every unsound log, and of the sound ones one of each size and keys, by which alone the steps differ."""
+    found: dict[object, str] = {}
+    for name in concerning("ledger", "log"):
+        folder = FOLDER / name
+        size, keys = (folder / "ledger" / "checkpoint").read_bytes().split(b"\n")[1], len(trust_of(name).logs)
+        found[(size, keys) if accepts(name, "log") else name] = name
+    return [*found.values()]
+
+
+@pytest.mark.parametrize("name", logs())
 def test_logs_of_the_vectors(tmp_path, name):
     """The checkpoint's signature, and the root of the entries, by openssl."""
     functions = [re.search(rf"^{each}\(\) {{\n.*?^}}\n", AUDIT, re.M | re.S) for each in FUNCTIONS]
