@@ -303,6 +303,7 @@ SETTINGS = {  # variable -> default as a person would say it ("": as `dpserve co
     "DPSERVE_WITNESS_POLICY": ("", "The file that says whose cosignatures count, and who is asked for them."),
     "DPSERVE_HOST": ("", "The address that the server listens on."),
     "DPSERVE_PORT": ("", "The port that the server listens on."),
+    "DPSERVE_GRPC": ("none", "The port of the open inference protocol over gRPC."),
     "DPSERVE_WORKERS": ("one for each core, as far as memory goes", "How many processes serve."),
     "DPSERVE_TLS_CERT": ("", "The certificate chain, PEM: serve HTTPS."),
     "DPSERVE_TLS_KEY": ("", "The private key of the certificate, PEM."),

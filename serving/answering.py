@@ -43,7 +43,7 @@ def answer(sockets: Sockets, listening: Listening, place: Path, heartbeat: Heart
 
     async def beat() -> None:
         beat_unless_lost(heartbeat)
-        server.look(place)
+        server.look(orphan)
 
     config = uvicorn.Config(
         SERVER_APP, factory=True, http=CONNECTION, ws="none", log_config=None, access_log=False, server_header=False,
@@ -51,7 +51,7 @@ def answer(sockets: Sockets, listening: Listening, place: Path, heartbeat: Heart
         callback_notify=beat, timeout_notify=round(BEAT_SECONDS),
         ssl_certfile=None if tls is None else tls.certificate, ssl_keyfile=None if tls is None else tls.key,
     )  # fmt: skip
-    server = _Server(config, sockets, keeper)
+    server, orphan = _Server(config, sockets, keeper), Orphan(place)
     server.run(sockets=[sockets[0]])
 
 
@@ -59,6 +59,24 @@ def beat_unless_lost(heartbeat: Heartbeat, overdue: Overdue = OVERDUE) -> None:
     """Beat, unless threads are lost to work that nothing ends: another process then answers in place of this one."""
     if not overdue.is_lost:
         heartbeat.beat()
+
+
+class Orphan:
+    """A process that may live on where the `dpserve serve` that started it is gone. `place`: of the server."""
+
+    def __init__(self, place: Path) -> None:
+        self._place, self._alone_since = place, 0.0
+
+    def is_over(self) -> bool:
+        """Return whether it is to end: another `dpserve serve` has taken over, none can, or none has for
+        ORPHAN_SECONDS.
+        """
+        if not is_orphan():
+            return False
+        if not self._alone_since:
+            self._alone_since = time.monotonic()
+            LOG.error("dpserve serve is gone; answering for %.0f s unless another one comes", ORPHAN_SECONDS)
+        return is_relieved(self._place) or time.monotonic() > self._alone_since + ORPHAN_SECONDS
 
 
 class _Server(uvicorn.Server):
@@ -69,7 +87,7 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, sockets: Sockets, keeper: Keeper | None) -> None:
         super().__init__(config)
         self._sockets, self._door, self._keeper = sockets, sockets[1], keeper
-        self._alone_since, self._is_leaving = 0.0, False
+        self._is_leaving = False
         self._taken = set[asyncio.Task[Any]]()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -107,19 +125,13 @@ class _Server(uvicorn.Server):
         self._taken.add(task)
         task.add_done_callback(self._taken.discard)
 
-    def look(self, place: Path) -> None:
-        """Begin to end where another `dpserve serve` has taken over, or none can, or none has for ORPHAN_SECONDS; and
-        where the keeper is gone, so that a process with one comes in its place.
+    def look(self, orphan: Orphan) -> None:
+        """Begin to end where nobody needs this process any more, or the keeper is gone: one with a keeper comes in its
+        place.
         """
         if self._is_leaving:
             return
-        if is_orphan():
-            if not self._alone_since:
-                self._alone_since = time.monotonic()
-                LOG.error("dpserve serve is gone; answering for %.0f s unless another one comes", ORPHAN_SECONDS)
-            self._is_leaving = is_relieved(place) or time.monotonic() > self._alone_since + ORPHAN_SECONDS
-        elif self._keeper is not None:
-            self._is_leaving = self._keeper.is_gone
+        self._is_leaving = orphan.is_over() or (self._keeper is not None and self._keeper.is_gone and not is_orphan())
         if self._is_leaving:
             self._leave()
 

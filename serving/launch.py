@@ -36,11 +36,12 @@ from serving.process.workers.restarted import RESTART_SECONDS, TICK_SECONDS, Res
 
 LOG = logging.getLogger("dpserve.launch")
 ROOT = Path(__file__).resolve().parents[1]
+ANSWERS, ANSWERS_CALLS = "serving.answering", "serving.answering_grpc"
 # What the processes import, at once or later.
 IMPORTED = (
     "serving.app",
     "serving.http.connections",
-    "serving.answering",
+    ANSWERS,
     "training.jobs.queue",
     "training.datasets.drafts.steps",
     "uvicorn.lifespan.on",
@@ -73,9 +74,14 @@ def launch(
     load()
     sockets[0].listen(BACKLOG)
     serving = [
-        RestartedProcess("serving worker", "dpserve-serving", partial(_serve, sockets, listening, place), outlives=True)
+        RestartedProcess(
+            "serving worker", "dpserve-serving", partial(_serve, ANSWERS, sockets, listening, place), outlives=True
+        )
         for _ in range(listening.workers or processors())
     ]
+    if listening.grpc:
+        calls = partial(_run_without_port, sockets, _serve, ANSWERS_CALLS, listening, place)
+        serving.append(RestartedProcess("gRPC server", "dpserve-grpc", calls, outlives=True))
     helpers = [
         RestartedProcess("training worker", "dpserve-train", partial(_train, sockets, command), STILL_TRAINING_SECONDS)
         for _ in range(job_workers)
@@ -94,7 +100,8 @@ def launch(
             demand.look()
         for kept in (*serving, *helpers):
             kept.look()
-        if not ready and any(kept.has_begun for kept in serving) and log_when_ready(listening):
+        has_begun = any(kept.has_begun for kept in serving) and (not listening.grpc or serving[-1].has_begun)
+        if not ready and has_begun and log_when_ready(listening):
             ready = True
             name_successor(place, os.getpid())
             when_ready()
@@ -135,10 +142,8 @@ def server_environment(base: Mapping[str, str], home: Path, port: int, workers: 
     return {**base, **variables, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def _serve(sockets: Sockets, listening: Listening, place: Path, heartbeat: Heartbeat) -> None:
-    from serving.answering import answer  # uvicorn, which `dpserve --help` does without
-
-    answer(sockets, listening, place, heartbeat)
+def _serve(module: str, *arguments: object) -> None:
+    import_module(module).answer(*arguments)  # uvicorn or gRPC, which `dpserve --help` does without
 
 
 def _train(sockets: Sockets, command: Callable[[str], None], heartbeat: Heartbeat) -> None:

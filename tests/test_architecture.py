@@ -276,8 +276,8 @@ local/rounds: dpserve_verify(. certificates formats privacy) accountant(. ledger
     local(reports)
 local/turns: dpserve_verify(. formats system) accountant(. home ledger noise) models(features forms parts)
     local(reports)
-serving: accountant(access system) training(datasets/drafts learners) serving(http operations pages pages/parts
-    process process/config process/watch process/workers rest wire)
+serving: dpserve_verify(.) accountant(access system) training(datasets/drafts learners) serving(http operations pages
+    pages/parts process process/config process/watch process/workers rest wire)
 serving/cli: dpserve_verify(. audit certificates formats keys log privacy system) accountant(. access audit
     certificates home keys ledger ledger/families log store system) models(answers explain parts profile store worth)
     training(datasets/drafts jobs learners planning requests) serving(cli/backends cli/backends/home

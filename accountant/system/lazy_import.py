@@ -16,6 +16,7 @@ from dpserve_verify.errors import InputError
 EXTRAS = {
     "authlib": ("authlib", "sso"),
     "bentoml": ("bentoml", "bento"),
+    "grpc": ("grpcio", "grpc"),
     "httpx": ("httpx", "client"),
     "joserfc": ("authlib", "sso"),
     "mcp": ("mcp", "agents"),

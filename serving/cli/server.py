@@ -34,6 +34,7 @@ from serving.process.config.startup import (
     HOST,
     JOB_WORKERS,
     PORT,
+    SERVING_BYTES,
     Listening,
     check_home,
     check_listening,
@@ -126,6 +127,12 @@ def serve(
         Path | None, typer.Option(help="Certificate chain, PEM: serve HTTPS.", envvar="DPSERVE_TLS_CERT")
     ] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its private key, PEM.", envvar="DPSERVE_TLS_KEY")] = None,
+    grpc: Annotated[
+        int,
+        typer.Option(
+            help="Port of the open inference protocol over gRPC; 0: none.", envvar="DPSERVE_GRPC", min=0, max=65535
+        ),
+    ] = 0,
     audit_seconds: AuditSeconds = str(AUDIT_SECONDS),
     drain_seconds: Annotated[
         float,
@@ -145,8 +152,8 @@ def serve(
     """
     logs.set_up()
     settings = ServerSettings.with_flags(audit_seconds=audit_seconds, job_workers=job_workers)
-    fitting = fit_workers(workers, settings.job_workers, memory())
-    listening = Listening(host, port, fitting, pair_tls(tls_cert, tls_key))
+    fitting = fit_workers(workers, settings.job_workers, memory() - bool(grpc) * SERVING_BYTES)
+    listening = Listening(host, port, fitting, pair_tls(tls_cert, tls_key), grpc)
     path, _ = place(os.environ)
     with stopping_early(path, listening):
         _prepare(path, listening, settings.job_workers)

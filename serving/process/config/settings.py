@@ -99,6 +99,7 @@ class ServerSettings(BaseSettings):
     host: str = HOST
     port: Annotated[int, _within(1, 65535, "a port, 1 to 65535")] = PORT
     workers: Above0 = processors()
+    grpc: Annotated[int, _within(0, 65535, "a port, 1 to 65535; 0: none")] = 0
     tls_cert: str = ""
     tls_key: str = ""
     log_format: Annotated[str, BeforeValidator(_log_format)] = "text"

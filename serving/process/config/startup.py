@@ -11,7 +11,7 @@ import socket
 import ssl
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from cryptography import x509
 
 from accountant.home import local
 from accountant.system import extensions
+from accountant.system.lazy_import import require
 from accountant.system.machine import processors
 from dpserve_verify.errors import InputError
 from serving.process.config.healthy import is_ready
@@ -48,12 +49,13 @@ class Tls:
 
 @dataclass(frozen=True)
 class Listening:
-    """Where the server listens, with how many processes, under which certificate."""
+    """Where the server listens, with how many processes, under which certificate. `grpc`: the port of gRPC; 0: none."""
 
     host: str
     port: int
     workers: int | None = None
     tls: Tls | None = None
+    grpc: int = 0
 
     @property
     def url(self) -> str:
@@ -125,11 +127,17 @@ def check_listening(listening: Listening, is_left: Callable[[], bool] = lambda: 
         raise InputError(
             f"host={listening.host}: must be an IP address of this machine, as 127.0.0.1 or 0.0.0.0"
         ) from None
+    if listening.grpc:
+        require("grpc")
+        if listening.grpc == listening.port:
+            raise InputError(f"--grpc={listening.grpc}: must be another port than --port")
     if not is_left():
         bind_socket(listening).close()
+        if listening.grpc:
+            bind_socket(replace(listening, port=listening.grpc), "--grpc").close()
 
 
-def bind_socket(listening: Listening) -> socket.socket:
+def bind_socket(listening: Listening, flag: str = "--port") -> socket.socket:
     """Bind a socket to the address; it does not listen yet. Raises InputError where the address cannot be had."""
     family = socket.AF_INET if ipaddress.ip_address(listening.host).version == 4 else socket.AF_INET6
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -141,7 +149,7 @@ def bind_socket(listening: Listening) -> socket.socket:
         if isinstance(error, PermissionError):
             raise InputError(f"port={listening.port}: not allowed to this user; take one from 1024 on") from None
         why = (
-            f"port={listening.port}: cannot be listened on at {listening.host} ({error.strerror}); take another --port"
+            f"port={listening.port}: cannot be listened on at {listening.host} ({error.strerror}); take another {flag}"
         )
         raise InputError(why) from None
     return listener
@@ -180,5 +188,6 @@ def log_when_ready(listening: Listening) -> bool:
     host = EVERYWHERE.get(listening.host, listening.host)
     ready = is_ready(host, listening.port, listening.tls is not None, LOOK_SECONDS)
     if ready:
-        LOG.info("ready, listening on %s; the dashboard is at %s/ui", listening.url, listening.url)
+        calls = f", gRPC on port {listening.grpc}" if listening.grpc else ""
+        LOG.info("ready, listening on %s%s; the dashboard is at %s/ui", listening.url, calls, listening.url)
     return ready

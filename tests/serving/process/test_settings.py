@@ -14,6 +14,7 @@ from serving.process.config.settings import ServerSettings, all_settings, variab
 NUMBERS = ("-1", "many", "1e3", "1.5", "٣", " 3", "0x10", "1_000", "9" * 20, "True")
 RUBBISH = {
     "port": (*NUMBERS, "0", "65536"),
+    "grpc": (*NUMBERS, "65536"),
     "workers": (*NUMBERS, "0"),
     "log_format": ("xml", "JSON", "text ", "0"),
     "audit_seconds": (*NUMBERS, "9999999999"),
@@ -32,6 +33,7 @@ RUBBISH = {
 GOOD = {
     "host": ("0.0.0.0", "0.0.0.0"),
     "port": ("4000", 4000),
+    "grpc": ("4001", 4001),
     "workers": ("3", 3),
     "tls_cert": ("chain.pem", "chain.pem"),
     "tls_key": ("key.pem", "key.pem"),
