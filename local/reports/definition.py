@@ -10,15 +10,14 @@ import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from accountant.noise.one_of_k import OneOfK
 from dpserve_verify.errors import InputError
-from dpserve_verify.formats.canonical import JSON, exact_integer
 from dpserve_verify.privacy.events import Plan, Release
 from local.reports.coordinates import Coordinates, coordinates_from_json
 from local.reports.corners import check_classes
-from local.reports.question import Question
+from local.reports.question import INTEGER, JSON_OF, TEXT, Question, Spelled
 
 PURPOSE = "one report of one owner"
 LEARNERS = ("local-linear", "local-lr")
@@ -79,12 +78,6 @@ class Reports(Question):
         return Plan.of([Release(PURPOSE, mechanism.name, mechanism.norm, 1, mechanism.event)])
 
     @property
-    def own(self) -> dict[str, JSON]:
-        """Return what the statement says besides what every campaign's does; the last of OWN is what is asked about."""
-        *plain, about = self.OWN
-        return {**{name: getattr(self, name) for name in plain}, about: getattr(self, about).to_json()}
-
-    @property
     def parameters(self) -> dict[str, str | int | bool | None]:
         """Return what the reservation, and so the certificate, says of the campaign."""
         parameters = {"public_rows": self.public_rows or None, "candidates": self.candidates, "favoured": self.favoured}
@@ -96,7 +89,9 @@ class Definition(Reports):
     """All owners are asked at once, about public coordinates."""
 
     TYPE: ClassVar[str] = "https://dpserve/campaign/v1"
-    OWN: ClassVar[tuple[str, ...]] = ("seed", "public_rows", "candidates", "favoured", "coordinates")
+    OWN: ClassVar[Mapping[str, Spelled]] = {
+        "seed": TEXT, "public_rows": TEXT, "candidates": INTEGER, "favoured": INTEGER, "coordinates": JSON_OF,
+    }  # fmt: skip
 
     coordinates: Coordinates
     public_rows: str
@@ -121,13 +116,7 @@ class Definition(Reports):
         return {**super().parameters, "directions": self.coordinates.size}
 
     @classmethod
-    def of(cls, common: dict[str, Any], body: Mapping[str, Any]) -> Definition:
-        """Make the definition from what every campaign says and the fields of its own."""
-        return cls(
-            **common,
-            seed=str(body["seed"]),
-            public_rows=str(body["public_rows"]),
-            candidates=exact_integer(body["candidates"], "candidates"),
-            favoured=exact_integer(body["favoured"], "favoured"),
-            coordinates=coordinates_from_json(common["features"], body["coordinates"]),
-        )
+    def of(cls, common: dict[str, Any], body: Mapping[str, Any]) -> Self:
+        """Make the definition, whose coordinates are about the features."""
+        coordinates = coordinates_from_json(common["features"], body["coordinates"])
+        return super().of(common, {**body, "coordinates": coordinates})

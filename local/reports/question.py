@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats import canonical
@@ -29,6 +29,22 @@ COMMON = (*_TEXTS, *_COUNTS, "classes")
 
 
 @dataclass(frozen=True)
+class Spelled:
+    """How a field stands in the statement. `read`: its value from what stands there under a name; `write`: the other
+    way; `field`: its name in the definition, where that is another.
+    """
+
+    read: Callable[[Any, str], Any]
+    write: Callable[[Any], JSON] = lambda value: value
+    field: str = ""
+
+
+TEXT, INTEGER = Spelled(exact_text), Spelled(exact_integer)
+JSON_OF = Spelled(lambda value, _: value, lambda value: value.to_json())  # the value is read before
+DECIMAL = Spelled(lambda value, _: parse_decimal(value), canonical.decimal_string)
+
+
+@dataclass(frozen=True)
 class Question(ABC):
     """A campaign. `owners`: how many may answer, numbered from 0; `least`: below so many reports nothing is learnt;
     `epsilon`: what an answer costs its owner; `forecast`: what all that is said here comes to on made-up rows, None of
@@ -36,7 +52,7 @@ class Question(ABC):
     """
 
     TYPE: ClassVar[str]
-    OWN: ClassVar[tuple[str, ...]]  # fields of the statement beside COMMON
+    OWN: ClassVar[Mapping[str, Spelled]]  # fields of the statement beside COMMON
 
     campaign: str
     population: str
@@ -92,9 +108,14 @@ class Question(ABC):
         return Decimal(0)
 
     @property
-    @abstractmethod
     def own(self) -> Mapping[str, JSON]:
         """Return the fields that OWN names, for the statement."""
+        return {name: how.write(getattr(self, how.field or name)) for name, how in self.OWN.items()}
+
+    @classmethod
+    def of(cls, common: dict[str, Any], body: Mapping[str, Any]) -> Self:
+        """Make the definition from what every campaign says and the fields of its own."""
+        return cls(**common, **{how.field or name: how.read(body[name], name) for name, how in cls.OWN.items()})
 
     @cached_property
     def payload(self) -> bytes:

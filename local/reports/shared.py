@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, ClassVar
@@ -21,15 +21,14 @@ from accountant.ledger.families.records import SHARED
 from accountant.noise import shares
 from accountant.privacy import gdp
 from dpserve_verify.errors import InputError
-from dpserve_verify.formats import canonical
-from dpserve_verify.formats.canonical import JSON, exact_integer, exact_object, exact_text, parse_decimal
+from dpserve_verify.formats.canonical import exact_object, exact_text
 from dpserve_verify.keys.trust import fingerprint
 from dpserve_verify.keys.verifier_keys import ed25519_key
 from dpserve_verify.privacy.budget import Budget
 from dpserve_verify.privacy.events import Gaussian, Plan, Release
 from local.reports.corners import check_classes
 from local.reports.groups import Groups
-from local.reports.question import Question
+from local.reports.question import DECIMAL, INTEGER, Question, Spelled
 
 SHARED_LEARNERS = ("shared-additive",)
 AGGREGATORS = 2
@@ -79,6 +78,20 @@ def aggregator_from_json(body: Any) -> Aggregator:
     return Aggregator(*(exact_text(fields[name], name) for name in ("name", "seal", "sign")))
 
 
+ALLOWED = replace(DECIMAL, field="allowed")
+BOTH = Spelled(
+    lambda bodies, _: tuple(map(aggregator_from_json, bodies)), lambda both: [dict(each.to_json()) for each in both]
+)
+
+
+def _read_ends(value: Any, name: str) -> tuple[float, float] | None:
+    """Read the range of a number; None of classes."""
+    ends = json.loads(exact_text(value, name))
+    if ends is not None and not (type(ends) is list and len(ends) == 2 and {*map(type, ends)} <= {int, float}):
+        raise InputError("bounded: must be null, or the lower end and the higher one")
+    return None if ends is None else (float(ends[0]), float(ends[1]))
+
+
 class ForAggregators(Question):
     """A campaign whose answers two aggregators add up. `allowed`: the delta of all that is asked of one owner."""
 
@@ -116,7 +129,10 @@ class SharedDefinition(ForAggregators):
     """
 
     TYPE: ClassVar[str] = "https://dpserve/campaign/two-aggregators/v1"
-    OWN: ClassVar[tuple[str, ...]] = ("delta", "groups", "noise_multiplier", "bounded", "aggregators")
+    OWN: ClassVar[Mapping[str, Spelled]] = {
+        "delta": ALLOWED, "groups": INTEGER, "noise_multiplier": DECIMAL, "bounded": Spelled(_read_ends, json.dumps),
+        "aggregators": BOTH,
+    }  # fmt: skip
 
     allowed: Decimal
     groups: int
@@ -173,35 +189,9 @@ class SharedDefinition(ForAggregators):
         return f"dpserve share {self.digest} {owner} {aggregator}".encode()
 
     @property
-    def own(self) -> dict[str, JSON]:
-        """Return what the statement says besides what every campaign's does."""
-        return {
-            "delta": canonical.decimal_string(self.delta),
-            "groups": self.groups,
-            "noise_multiplier": canonical.decimal_string(self.noise_multiplier),
-            "bounded": json.dumps(self.bounded),
-            "aggregators": [dict(aggregator.to_json()) for aggregator in self.aggregators],
-        }
-
-    @property
     def parameters(self) -> dict[str, str | int | bool | None]:
         """Return what the reservation, and so the certificate, says of the campaign."""
         return {**super().parameters, "groups": self.groups, "numbers": self.layout.numbers, **self.fingerprints}
-
-    @classmethod
-    def of(cls, common: dict[str, Any], body: Mapping[str, Any]) -> SharedDefinition:
-        """Make the definition from what every campaign says and the fields of its own."""
-        ends = json.loads(exact_text(body["bounded"], "bounded"))
-        if ends is not None and not (type(ends) is list and len(ends) == 2 and {*map(type, ends)} <= {int, float}):
-            raise InputError("bounded: must be null, or the lower end and the higher one")
-        return cls(
-            **common,
-            allowed=parse_decimal(body["delta"]),
-            groups=exact_integer(body["groups"], "groups"),
-            noise_multiplier=parse_decimal(body["noise_multiplier"]),
-            bounded=None if ends is None else (float(ends[0]), float(ends[1])),
-            aggregators=tuple(map(aggregator_from_json, body["aggregators"])),
-        )
 
 
 def plan_of(layout: Groups, noise_multiplier: Decimal) -> Plan:

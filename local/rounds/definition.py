@@ -6,7 +6,7 @@ Light: an owner's program reads it too. What rehearses and plays it is `local.ro
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 from accountant.ledger.families.records import HOLDOUT, Unit
 from accountant.noise import shares
 from dpserve_verify.errors import InputError
-from dpserve_verify.formats import canonical
-from dpserve_verify.formats.canonical import JSON, exact_integer, exact_text, parse_decimal
+from dpserve_verify.formats.canonical import exact_text
 from dpserve_verify.privacy.events import Plan, Release, plan_from_json
-from local.reports.shared import Aggregator, ForAggregators, aggregator_from_json
+from local.reports.question import DECIMAL, INTEGER, TEXT, Spelled
+from local.reports.shared import ALLOWED, BOTH, Aggregator, ForAggregators
 from training.learners.job_words import CHOSEN
 
 EVALUATION, PROFILE = "evaluation", "profile"  # in the place of a learner: counts that a statement is made of
@@ -30,6 +30,12 @@ MOST_ROUNDS = 1 << 14
 MOST_NUMBERS = 1 << 15  # of one sum: a quarter of a megabyte
 MOST_PATIENCE = 86_400
 PATIENCE = 60  # seconds
+OF_UNIT = ("name", "column", "contributions")
+
+
+def _json(read: Callable[[Any], Any], write: Callable[[Any], Any]) -> Spelled:
+    """Spell a value by a text of JSON."""
+    return Spelled(lambda text, name: read(json.loads(exact_text(text, name))), lambda value: json.dumps(write(value)))
 
 
 @dataclass(frozen=True)
@@ -48,10 +54,19 @@ class RoundsDefinition(ForAggregators):
     """
 
     TYPE: ClassVar[str] = "https://dpserve/campaign/institutions/v1"
-    OWN: ClassVar[tuple[str, ...]] = (
-        "delta", "schema", "unit", "chosen", "settings", "releases", "standard", "numbers", "patience", "code",
-        "aggregators",
-    )  # fmt: skip
+    OWN: ClassVar[Mapping[str, Spelled]] = {
+        "delta": ALLOWED,
+        "schema": TEXT,
+        "unit": _json(lambda unit: Unit(**unit), lambda unit: {name: getattr(unit, name) for name in OF_UNIT}),
+        "chosen": TEXT,
+        "settings": TEXT,
+        "releases": _json(plan_from_json, Plan.to_json),
+        "standard": DECIMAL,
+        "numbers": _json(lambda pairs: tuple((str(of), int(count)) for of, count in pairs), list),
+        "patience": INTEGER,
+        "code": TEXT,
+        "aggregators": BOTH,
+    }
 
     allowed: Decimal
     schema: str
@@ -148,39 +163,3 @@ class RoundsDefinition(ForAggregators):
         other.
         """
         return f"dpserve round {self.digest} {turn} {owner} {aggregator}".encode()
-
-    @property
-    def own(self) -> Mapping[str, JSON]:
-        """Return what the statement says besides what every campaign's does."""
-        unit = {"name": self.unit.name, "column": self.unit.column, "contributions": self.unit.contributions}
-        return {
-            "delta": canonical.decimal_string(self.delta),
-            "schema": self.schema,
-            "unit": json.dumps(unit),
-            "chosen": self.chosen,
-            "settings": self.settings,
-            "releases": json.dumps(self.releases.to_json()),
-            "standard": canonical.decimal_string(self.standard),
-            "numbers": json.dumps(self.numbers),
-            "patience": self.patience,
-            "code": self.code,
-            "aggregators": [dict(aggregator.to_json()) for aggregator in self.aggregators],
-        }
-
-    @classmethod
-    def of(cls, common: dict[str, Any], body: Mapping[str, Any]) -> RoundsDefinition:
-        """Make the definition from what every campaign says and the fields of its own."""
-        return cls(
-            **common,
-            allowed=parse_decimal(body["delta"]),
-            schema=exact_text(body["schema"], "schema"),
-            unit=Unit(**json.loads(exact_text(body["unit"], "unit"))),
-            chosen=exact_text(body["chosen"], "chosen"),
-            settings=exact_text(body["settings"], "settings"),
-            releases=plan_from_json(json.loads(exact_text(body["releases"], "releases"))),
-            standard=parse_decimal(body["standard"]),
-            numbers=tuple((str(of), int(count)) for of, count in json.loads(exact_text(body["numbers"], "numbers"))),
-            patience=exact_integer(body["patience"], "patience"),
-            code=exact_text(body["code"], "code"),
-            aggregators=tuple(map(aggregator_from_json, body["aggregators"])),
-        )

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accountant.noise.one_of_k import OneOfK
 from dpserve_verify.errors import InputError
-from dpserve_verify.formats.canonical import exact_integer
 from local.reports.definition import Reports
+from local.reports.question import INTEGER, JSON_OF, TEXT, Spelled
 from local.turns.lines import Lines, lines_from_json
 from local.turns.stumps import Stumps, stumps_from_json
 
@@ -32,7 +32,10 @@ class BoostedDefinition(Reports):
     """
 
     TYPE: ClassVar[str] = "https://dpserve/campaign/rounds/v1"
-    OWN: ClassVar[tuple[str, ...]] = ("seed", "public_rows", "rounds", "candidates", "favoured", "basis")
+    OWN: ClassVar[Mapping[str, Spelled]] = {
+        "seed": TEXT, "public_rows": TEXT, "rounds": INTEGER, "candidates": INTEGER, "favoured": INTEGER,
+        "basis": JSON_OF,
+    }  # fmt: skip
 
     basis: Stumps | Lines
     public_rows: str
@@ -112,18 +115,8 @@ class BoostedDefinition(Reports):
         return {**super().parameters, **parameters}
 
     @classmethod
-    def of(cls, common: dict[str, Any], body: Mapping[str, Any]) -> BoostedDefinition:
-        """Make the definition from what every campaign says and the fields of its own."""
-        return cls(
-            **common,
-            seed=str(body["seed"]),
-            public_rows=str(body["public_rows"]),
-            rounds=exact_integer(body["rounds"], "rounds"),
-            candidates=exact_integer(body["candidates"], "candidates"),
-            favoured=exact_integer(body["favoured"], "favoured"),
-            basis=(
-                lines_from_json(common["features"], body["basis"])
-                if common["learner"] in OWN
-                else stumps_from_json(body["basis"])
-            ),
-        )
+    def of(cls, common: dict[str, Any], body: Mapping[str, Any]) -> Self:
+        """Make the definition, whose basis is about the features, or says itself what it is about."""
+        by_lines = common["learner"] in OWN
+        basis = lines_from_json(common["features"], body["basis"]) if by_lines else stumps_from_json(body["basis"])
+        return super().of(common, {**body, "basis": basis})
