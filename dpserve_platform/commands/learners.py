@@ -13,7 +13,7 @@ from accountant.ledger.families.records import Why
 from dpserve_platform.outside.jobs import check_words
 from dpserve_platform.replay import subjects
 from dpserve_verify.privacy.budget import Budget, parse_relation
-from serving.cli.backends.user import open_home, this_user
+from serving.cli.backends.user import require_access, this_user
 from serving.cli.complete import LEARNERS
 from serving.cli.data.schema import schema_bytes
 from serving.cli.requests import key_values
@@ -113,7 +113,8 @@ def admit_learner(
     \b
     dpserve learner admit examples/naive_bayes.py:NaiveBayes --name bayes --reason "was read by two of us"
     """
-    home = open_home("steward")
+    home = Home.open()
+    require_access(home, "steward")
     vouch = None if vouched is None else {"promise": vouched, "relation": relation, "seconds": seconds}
     with show_busy("recording and playing"):
         source, why = subjects.source_by(name, author, tuple(module or []), vouch), Why(this_user(), reason)
@@ -137,7 +138,8 @@ def remove_learner(
     \b
     dpserve learner remove bayes --reason "its author mended it"
     """
-    home = open_home("steward")
+    home = Home.open()
+    require_access(home, "steward")
     gone = learner_admissions.remove(home.ledger, name, Why(this_user(), reason))
     called = gone.value["name"]
     show(

@@ -13,7 +13,7 @@ from dpserve_verify.system.files import PRIVATE, write_new
 from local.campaign import campaigns, shared_campaigns
 from local.campaign.defining import CampaignRequest, learner_for
 from local.commands.campaign_states import named_campaigns
-from serving.cli.backends.user import open_home, this_user
+from serving.cli.backends.user import require_access, this_user
 from serving.cli.requests import key_values
 from serving.cli.terminal import Json, align_columns, note, show
 
@@ -49,7 +49,8 @@ def register_population(
     \b
     dpserve campaign population people --schema people.yaml --owners 20000 --epsilon 5
     """
-    home = open_home("steward")
+    home = Home.open()
+    require_access(home, "steward")
     dataset = campaigns.found_population(home, name, schema, owners, epsilon, family, delta, unit, contributions)
     body = {"population": name, "owners": owners, "epsilon": epsilon, "delta": delta, "family": dataset.family,
             "entry": dataset.seq}  # fmt: skip
@@ -108,7 +109,8 @@ def open_campaign(
     """
     if invitations.exists():
         raise InputError(f"invitations={invitations}: is there already, and is not overwritten")
-    home = open_home("train", dataset=population)
+    home = Home.open()
+    require_access(home, "train", dataset=population)
     what = learner_for(home.ledger.dataset(population), learner, evaluate, profile)
     request = CampaignRequest(
         name, population, what, epsilon, owners, public_rows, least, evaluate or model, delta,

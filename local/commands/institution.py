@@ -9,11 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from accountant.home import Home
 from local.institution.answering import Answering, answer_noted, status_of
 from local.institution.founding import NewInstitution, found_institution
 from local.institution.settings import INVITATIONS, read_settings
 from serving.cli.backends.server.pins import key_names
-from serving.cli.backends.user import open_home, this_user
+from serving.cli.backends.user import require_access, this_user
 from serving.cli.server import open_or_make
 from serving.cli.terminal import Json, align_columns, note, show, show_progress
 
@@ -67,8 +68,8 @@ def start(
     \b
     dpserve institution start --settings institution.toml
     """
-    own = read_settings(settings)
-    home = open_home("train", dataset=own.dataset)
+    own, home = read_settings(settings), Home.open()
+    require_access(home, "train", dataset=own.dataset)
     answering = Answering(home, settings, this_user(), wait, note)
     if not once:
         answering.run()
@@ -82,8 +83,8 @@ def show_status(settings: Settings = HERE, json: Json = False) -> None:
     \b
     dpserve institution status --settings institution.toml
     """
-    own = read_settings(settings)
-    home = open_home("train", dataset=own.dataset)
+    own, home = read_settings(settings), Home.open()
+    require_access(home, "train", dataset=own.dataset)
     body = status_of(home, own)
     show(json, body, _status_text(body))
 
@@ -120,8 +121,8 @@ def answer(
     \b
     dpserve institution answer survey --invitation dpi_0_0123abcd --settings institution.toml
     """
-    own = read_settings(settings)
-    home = open_home("train", dataset=own.dataset)
+    own, home = read_settings(settings), Home.open()
+    require_access(home, "train", dataset=own.dataset)
     with show_progress(f"campaign {campaign}") as progress:
         body = answer_noted(home, own, campaign, invitation, this_user(), wait, progress)
     show(

@@ -15,8 +15,8 @@ from accountant.ledger.families.left import blocks_words, left_words, windows_wo
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import exact_decimal, percent_words, short_delta
 from models.explain.croissant import croissant_of
-from serving.cli.backend import backend
-from serving.cli.backends.user import open_home, this_user
+from serving.cli.backend import backend, open_home
+from serving.cli.backends.user import this_user
 from serving.cli.complete import Name
 from serving.cli.terminal import (
     After,

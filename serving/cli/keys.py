@@ -20,7 +20,8 @@ from models.store.bundle import ModelStore
 from models.store.placing import answering
 from models.store.renewal import renew_proofs
 from models.store.standing import way_out
-from serving.cli.backends.user import open_home, this_user
+from serving.cli.backend import open_home
+from serving.cli.backends.user import this_user
 from serving.cli.placing import nothing_served
 from serving.cli.terminal import Json, align_columns, note, show
 

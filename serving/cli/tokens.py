@@ -14,8 +14,8 @@ from accountant.access.token_end import end_token
 from accountant.access.tokens import SCOPES, Limits, own_principal
 from accountant.home import Home
 from dpserve_verify.errors import InputError
-from serving.cli.backend import backend
-from serving.cli.backends.user import open_home, require_access, this_user
+from serving.cli.backend import backend, open_home
+from serving.cli.backends.user import require_access, this_user
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import After, Contains, Json, Limit, align_columns, note, note_more, show
 from serving.operations import grants as rights

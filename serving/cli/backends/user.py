@@ -6,20 +6,11 @@ from typing import TYPE_CHECKING
 
 from accountant.system.user import this_user
 
-__all__ = ["open_home", "require_access", "this_user"]
+__all__ = ["require_access", "this_user"]
 
 if TYPE_CHECKING:
     from accountant.access.grants import Access
     from accountant.home import Home
-
-
-def open_home(*scopes: str, **on: str | None) -> Home:
-    """Open the home of this machine, for a user who may, as `require_access` says."""
-    from accountant.home import Home
-
-    home = Home.open()
-    require_access(home, *scopes, **on)
-    return home
 
 
 def require_access(home: Home, *scopes: str, **on: str | None) -> Access:

@@ -19,7 +19,7 @@ from dpserve_verify.certificates.plain_words import meaning
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, check_name, exact_decimal
 from serving.cli import train
-from serving.cli.backends.user import open_home
+from serving.cli.backend import open_home
 from serving.cli.data.register import register_source
 from serving.cli.terminal import Json, align_columns, ask, read_yes, show_busy
 from training.datasets.drafts.columns import (

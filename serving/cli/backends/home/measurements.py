@@ -14,7 +14,7 @@ from dpserve_verify.certificates.stated import Stated
 from models.store.placing import open_in
 from models.worth.report import Report
 from serving.cli.backends.abstract import Body, Measurements
-from serving.cli.backends.user import open_home, require_access, this_user
+from serving.cli.backends.user import require_access, this_user
 from training.jobs import job
 from training.kinds.registry import stated_steps
 
@@ -41,7 +41,8 @@ class HomeMeasurements(Measurements):
 
     def attack(self, name: str) -> Body:
         """Attack on made-up rows, by the steward, who holds the keys that sign it."""
-        home = open_home("steward")
+        home = Home.open()
+        require_access(home, "steward")
         return dict(attacks.attack(home, name, this_user()))
 
     def evaluate_rows(self, name: str, data: Path, schema: Path | None, public: bool) -> Report:
@@ -55,7 +56,8 @@ class HomeMeasurements(Measurements):
 
     def synthesize(self, dataset: str, number: int, out: Path, rows: int | None, seed: int) -> Body:
         """Write synthetic rows from a finished profile."""
-        home = open_home(*ASKING, dataset=dataset)
+        home = Home.open()
+        require_access(home, *ASKING, dataset=dataset)
         return dict(synthetic_rows.from_profile(home, number, out, rows, seed, dataset))
 
 
