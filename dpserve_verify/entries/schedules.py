@@ -21,13 +21,17 @@ from dpserve_verify.formats.forms import Form, Limits, form_field
 
 PERIODS = ("hour", "day", "week", "month")
 LONGEST = 500  # characters of a reason
+Reason = Annotated[str, Limits(shortest=1, longest=LONGEST, refusal=f"must be 1 to {LONGEST} characters")]
 
 
 class ScheduledRows(Form):
-    """Files whose rows are appended before each job: their pattern, and about how many rows each has."""
+    """Files whose rows are appended before each job: their pattern, about how many rows each has, and why the same
+    people get a budget of their own in each block, where they do.
+    """
 
     data: Text
     records: Count
+    each_block: Reason | None = form_field(absent=True)
 
 
 class ScheduleAdded(EntryForm):
@@ -52,7 +56,7 @@ class ScheduleStopped(EntryForm):
 
     type: Literal["schedule-stopped"]
     schedule: Index
-    reason: Annotated[str, Limits(shortest=1, longest=LONGEST, refusal=f"must be 1 to {LONGEST} characters")]
+    reason: Reason
 
     def judge(self, replay: Replay, seq: int) -> None:
         """Judge it, as `EntryForm.judge`."""

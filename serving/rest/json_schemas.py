@@ -270,7 +270,8 @@ SCHEDULE = record(
     },
     {
         "delta": DECIMAL, "model": TEXT, "target": TEXT, "blocks": TEXT, "promote": TRUTH, "evaluate": DECIMAL,
-        "public": TEXT, "parameters": ANY_OBJECT, "rows": record({"data": TEXT, "records": COUNT}),
+        "public": TEXT, "parameters": ANY_OBJECT,
+        "rows": record({"data": TEXT, "records": COUNT}, {"each_block": TEXT}),
     },
     says="`alone`: how many more runs the budgets admit if no block comes, `until`: the day on which one is refused "
     "then; `fed`, `fed_until`: the same with a new block each period, null: for as long as that goes on; `since`: "

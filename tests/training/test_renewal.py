@@ -309,6 +309,30 @@ def test_one_schedule_appends_the_month_s_file_and_asks_for_its_job(home, tmp_pa
     assert (code, told["error"]["message"].partition(":")[0]) == (2, "data='*.parquet'")
 
 
+def test_a_schedule_appends_with_a_budget_in_each_block_where_its_steward_says_why(home, tmp_path, capsys):
+    """The reason stands with the schedule and with each block; without the word the dataset that grew so is refused."""
+    begins = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
+    rule = ["schedule", "add", "monthly", "--dataset", "visits", "--every", "month", "--start", "2026-01-01T00:00"]
+    rows, words = ["--data", f"{tmp_path}/[0-9].parquet"], ["--each-block", "--reason", "decision 14"]
+    for wrong, start in (([*rows, "--each-block"], "reason: "), (words, "data: "), (["--reason", "x"], "data: ")):
+        job = MONTH if "--data" in wrong else MONTH[2:]
+        code, refused = ask(capsys, *rule, *job, *wrong)
+        assert (code, refused["error"]["message"].startswith(start)) == (2, True), refused
+    code, told = ask(capsys, *rule, *MONTH, *rows, *words)
+    assert (code, told["rows"]["each_block"]) == (0, "decision 14"), told
+    assert ask(capsys, "schedule", "list")[1]["schedules"][0]["rows"] == told["rows"]
+    for number, days in ((2, 0), (3, 32)):
+        os.utime(month(tmp_path, number), (begins,) * 2)
+        (tmp_path / "1.parquet").unlink(missing_ok=True)  # the registered one
+        assert len(submit_due(home, lambda days=days: begins + 86_400 * days + 60)) == 1
+        appended = [entry.value for entry in home.ledger.log.entries() if entry.value["type"] == "dataset-appended"][-1]
+        assert (appended["block"], appended["each_block"]["reason"]) == (number, "decision 14")
+    assert home.ledger.dataset("visits").person is None
+    code, refused = ask(capsys, *rule[:2], "other", *rule[3:], *MONTH, *rows)
+    assert (code, "--each-block --reason TEXT" in refused["error"]["message"]) == (2, True)
+    assert audit_home(home).ok
+
+
 def test_a_schedule_stops_before_rows_that_its_job_could_not_read(home, tmp_path, capsys):
     dear = [*JOB, "--blocks", "last:2", "--epsilon", "1.5"]
     rule = ["schedule", "add", "hourly", "--dataset", "visits", "--every", "hour", "--start", "2026-01-01T00:00"]

@@ -20,12 +20,12 @@ from accountant.home import Home
 from accountant.ledger.block_appending import rehearse_append
 from accountant.ledger.families.block_rows import require_window
 from accountant.ledger.families.families import Dataset
-from accountant.ledger.families.records import HOLDOUT, NotCommitted, charged_window
+from accountant.ledger.families.records import HOLDOUT, NotCommitted, Why, charged_window
 from accountant.ledger.families.windows import window_of, window_words
 from accountant.ledger.schedules import Schedule
 from dpserve_verify.errors import InputError
 from training.datasets.datasets import notes_of
-from training.datasets.growing.append import BlockWords, append_from
+from training.datasets.growing.append import BlockWords, PersonWords, append_from
 from training.datasets.opened import RowSource
 from training.jobs import job
 from training.kinds.training_steps import earlier_job
@@ -42,11 +42,13 @@ _TRIED = dict[Path, tuple[int, int]]()  # files that this process tried to appen
 @dataclass(frozen=True)
 class ScheduledRows:
     """Files of which each is appended when it has come. `data`: their pattern, an absolute path; `records`: about how
-    many rows each has, as everybody may know. InputError where the pattern is none.
+    many rows each has, as everybody may know; `each_block`: why the same people get a budget of their own in each
+    block; None: they do not. InputError where the pattern is none.
     """
 
     data: str
     records: int
+    each_block: str | None = None
 
     def __post_init__(self) -> None:
         if not Path(self.data).is_absolute() or not Path(self.data).name.strip("*?"):
@@ -57,7 +59,12 @@ class ScheduledRows:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as its entry states it."""
-        return {"data": self.data, "records": self.records}
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    def words(self, by: str) -> BlockWords:
+        """Return what `by` says of the rows of each file. InputError where it is no reason that an entry holds."""
+        why = None if self.each_block is None else Why(by, self.each_block)
+        return BlockWords(self.records, person=PersonWords(each_block=why is not None, why=why))
 
     def waiting(self, home: Home, dataset: str, now: float) -> list[Path]:
         """Return the files that were not appended, as far as is noted, nor tried as they stand, by name."""
@@ -212,7 +219,7 @@ def append_waiting(home: Home, rule: Schedule, now: float, promotes: bool) -> bo
     for path in rows.waiting(home, asked.dataset, now):
         state = _state(path)
         try:
-            append_next(home, RowSource(str(path)), BlockWords(rows.records), asked, rule.by, promotes)
+            append_next(home, RowSource(str(path)), rows.words(rule.by), asked, rule.by, promotes)
         except (InputError, OSError):
             LOG.warning("schedule %s: a file of its rows cannot be appended; dpserve renew says why", rule.name)
         _TRIED[path] = state

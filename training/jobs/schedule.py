@@ -25,7 +25,6 @@ from accountant.ledger.schedules import PERIODS, Period, Schedule, enter
 from dpserve_verify.errors import BudgetRefused, InputError
 from dpserve_verify.formats.canonical import whole_number
 from dpserve_verify.privacy.budget import check_name
-from training.datasets.growing.append import BlockWords
 from training.jobs.renewal import ScheduledRows, append_waiting, plan_renewal
 from training.kinds.training_steps import TrainingSteps
 from training.planning import starts
@@ -71,7 +70,7 @@ def make_schedule(
     if rows is None:
         plan(home, job_request, by, promotes)
     else:
-        plan_renewal(home, job_request, BlockWords(rows.records), by, promotes)
+        plan_renewal(home, job_request, rows.words(by), by, promotes)
     return schedule
 
 

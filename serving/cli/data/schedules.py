@@ -7,9 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from accountant.home import Home
+from dpserve_verify.errors import InputError
 from serving.cli.backend import backend
 from serving.cli.backends.choice import Needs, check_needs
 from serving.cli.backends.user import require_access
+from serving.cli.data.blocks import BlockReason, EachBlock
 from serving.cli.requests import takes_request
 from serving.cli.terminal import After, Contains, Json, Limit, align_columns, note_more, show, show_busy
 from serving.operations import Caller
@@ -30,20 +32,28 @@ def add(
     records: Annotated[
         int | None, typer.Option(help="With --data: public guess at how many rows each file has.")
     ] = None,
+    each_block: EachBlock = False,
+    reason: BlockReason = None,
     json: Json = False,
 ) -> None:
     """Train by a rule: the same job once a period, until a block that it reads is exhausted. Nothing is spent now.
 
     A worker (dpserve worker) submits each job once in its period; a period that was slept through is not made up for.
-    With --data it does what dpserve renew does, once in a period in which a file has come, and waits for one.
+    With --data it does what dpserve renew does, once in a period in which a file has come, and waits for one; with
+    --each-block whoever is in several blocks has a budget in each.
 
     \b
     dpserve schedule add weekly --dataset visits --epsilon 0.1 --blocks last:12
     dpserve schedule add monthly --dataset visits --data '/data/visits-*.parquet' --records 400 --every month
         --epsilon 0.2 --evaluate 0.25 --blocks last:12 --promote
     """
+    if data is None and (records is not None or each_block or reason is not None):
+        raise InputError("data: --records, --each-block and --reason are said of the files that --data names")
     with show_busy("pricing"):
-        body = backend().ask(add_schedule, body=asked) if data is None else _add_with_rows(asked, data, records)
+        if data is None:
+            body = backend().ask(add_schedule, body=asked)
+        else:
+            body = _add_with_rows(asked, data, records, each_block, reason)
     show(
         json,
         body,
@@ -77,15 +87,19 @@ def remove(name: Name, json: Json = False) -> None:
     show(json, gone, f"removed {gone['name']}")
 
 
-def _add_with_rows(asked: ScheduleRequest, data: str, records: int | None) -> dict[str, Any]:
+def _add_with_rows(
+    asked: ScheduleRequest, data: str, records: int | None, each_block: bool, reason: str | None
+) -> dict[str, Any]:
     """Begin a schedule that appends rows: for the steward, where the home is, whose files are named."""
-    from training.datasets.drafts.appending import require_records  # loads what reads rows
+    from training.datasets.drafts.appending import read_words  # loads what reads rows
     from training.jobs.renewal import ScheduledRows
 
     check_needs("schedule add --data", Needs.HOME, "The steward adds it where the rows are")
     home = Home.open()
     caller = Caller(home, require_access(home, "steward", dataset=asked.dataset))
-    return operations.begin_schedule(caller, asked, ScheduledRows(data, require_records(records)))
+    words = read_words(records, caller.principal, each_block=each_block, reason=reason)
+    rows = ScheduledRows(data, words.records, reason if each_block else None)
+    return operations.begin_schedule(caller, asked, rows)
 
 
 def _request_text(body: dict[str, Any]) -> str:

@@ -210,7 +210,11 @@ def _describe_token_created(value: Value) -> str:
 def _describe_schedule(value: Value) -> str:
     how = "at the command line" if value["token"] is None else f"by the token of entry {value['token']}"
     ends = "" if value["token"] is None else " It ends with that token."
-    ends += f" The rows of {value['rows']['data']} are appended before it." if "rows" in value else ""
+    rows = value.get("rows", {})
+    ends += f" The rows of {rows['data']} are appended before it." if rows else ""
+    ends += (
+        f" The same people get a budget of their own in each block: {why}" if (why := rows.get("each_block")) else ""
+    )
     return (
         f"{value['by']} made the schedule {value['name']}, {how}: once each {value['every']}, a job on dataset "
         f"{value['asked']['dataset']} at epsilon {value['asked']['epsilon']}.{ends} It spends nothing by itself."
