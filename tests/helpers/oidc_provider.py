@@ -27,20 +27,16 @@ ISSUER = f"http://127.0.0.1:{PORT}/o"
 
 def token_of(request, refresh_token=False):
     """An access token by RFC 9068, or a secret that renews it."""
+    from jwcrypto import jwt
     from oauth2_provider.models import get_application_model
 
     if refresh_token:
         return uuid.uuid4().hex
-    client = get_application_model().objects.get(client_id=request.client_id)
-    now = int(time.time())
+    key, now = get_application_model().objects.get(client_id=request.client_id).jwk_key, int(time.time())
     about = {"iss": ISSUER, "aud": request.client_id, "iat": now, "exp": now + 3600, "sub": str(request.user.pk)}
-    return sign({**about, "groups": groups_of(request.user)}, client.jwk_key, typ="at+jwt")
-
-
-def sign(claims, key, **header):
-    from jwcrypto import jwt
-
-    token = jwt.JWT(header={"alg": "RS256", "kid": key.thumbprint(), **header}, claims=claims)
+    token = jwt.JWT(
+        {"alg": "RS256", "kid": key.thumbprint(), "typ": "at+jwt"}, about | {"groups": groups_of(request.user)}
+    )
     token.make_signed_token(key)
     return token.serialize()
 

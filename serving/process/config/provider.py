@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Self
@@ -61,7 +61,7 @@ class Provider:
                 "must be the provider's address, and ?client=ID&url=ADDRESS of this server behind it"
             ) from None
         said = dict(pairs)
-        known = {"client", "url", "device", "audience", "secret", "groups", "algorithm", "seconds"}
+        known = {each.name for each in fields(cls)} - {"issuer"}
         if len(said) != len(pairs) or not said.keys() <= known or not all(said.values()):
             raise InputError(f"each of {sorted(known)} may stand once in it, with a value")
         issuer, url = urlunsplit((*parts[:3], "", parts.fragment)), said.pop("url", "").rstrip("/")
