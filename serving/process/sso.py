@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hmac import compare_digest
 from itertools import chain
@@ -113,7 +114,7 @@ class SingleSignOn:
 
     def check(self, secret: bytes, nonce: str | None = None) -> Person:
         """Return whom a token is of. `nonce`: it is the answer to a sign-in of pages that had this one."""
-        try:
+        with _judging("token", Unauthorized(NOBODY)):
             claims, key = self._claims(secret, TYPES)
             if "events" in claims or "sub" not in claims:
                 raise ValueError("events, sub")
@@ -124,15 +125,13 @@ class SingleSignOn:
             person = self._person(claims, digest(secret), key)
             if self._sign_outs.have(person.names, person.made):
                 raise ValueError("signed out")
-        except (jose_errors.JoseError, DpserveError, ValueError, TypeError, RecursionError, OverflowError) as error:
-            raise _refusal(error, "token", Unauthorized(NOBODY)) from None
-        return person
+            return person
 
     def sign_out(self, secret: bytes) -> None:
         """End, in all serving processes of the home, what the provider made before a logout token of it for whom it
         names (OpenID Connect Back-Channel Logout 1.0, 2.4 and 2.6). InputError where it is not good, or came before.
         """
-        try:
+        with _judging("logout token", InputError(NO_LOGOUT)):
             claims, _ = self._claims(secret, LOGOUT_TYPES)
             events, once = claims.get("events"), claims.get("jti")
             if not (isinstance(events, dict) and isinstance(events.get(LOGOUT), dict)) or "nonce" in claims:
@@ -141,8 +140,6 @@ class SingleSignOn:
             if not (names and once and isinstance(once, str)):
                 raise ValueError("jti, sub or sid")
             self._sign_outs.end(names, claims["iat"], f"logout {once}")
-        except (jose_errors.JoseError, DpserveError, ValueError, TypeError, RecursionError, OverflowError) as error:
-            raise _refusal(error, "logout token", InputError(NO_LOGOUT)) from None
 
     def _claims(self, secret: bytes, types: Collection[str]) -> tuple[dict[str, Any], str]:
         """Return the claims of a token of one of these types, once its one signature is by the key that it names, a
@@ -226,9 +223,13 @@ class SingleSignOn:
         )  # fmt: skip
 
 
-def _refusal(error: Exception, what: str, refusal: DpserveError) -> DpserveError:
-    """Return the error that the caller gets: `refusal`, unless nothing is wrong with what they sent."""
-    if isinstance(error, NotReady):
-        return error
-    LOG.info("a %s of the provider was refused: %s", what, type(error).__name__)  # its words may hold a claim
-    return refusal
+@contextmanager
+def _judging(what: str, refusal: DpserveError) -> Iterator[None]:
+    """Raise `refusal` for all that is wrong with what the caller sent."""
+    try:
+        yield
+    except NotReady:
+        raise
+    except (jose_errors.JoseError, DpserveError, ValueError, TypeError, RecursionError, OverflowError) as error:
+        LOG.info("a %s of the provider was refused: %s", what, type(error).__name__)  # its words may hold a claim
+        raise refusal from None
