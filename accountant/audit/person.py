@@ -9,9 +9,11 @@ import re
 from calendar import monthrange
 from typing import TYPE_CHECKING
 
-from accountant.ledger.entry_search import Walk, Wanted
+from accountant.ledger.entry_search import Walk, Wanted, question_of_jobs
+from accountant.ledger.families.dataset_sets import members_of, question_of_members
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.windows import Window, named_window
+from accountant.log.entries import NEWEST_CHECKPOINT
 from dpserve_verify.audit.moved import moved
 from dpserve_verify.audit.person import Person, encode, verify_person
 from dpserve_verify.errors import InputError
@@ -31,17 +33,19 @@ def state_person(home: Home, name: str, blocks: str | None = None) -> tuple[byte
     where there are none such, UnknownName where there is no such dataset, KeyInvalid where no issuer's key is here.
     """
     log = home.ledger.log
-    with log.sharing():
+    with log.sharing([question_of_members(), question_of_jobs(name), NEWEST_CHECKPOINT]):
         dataset = home.ledger.dataset(name)
         window = None if blocks is None else _window(blocks, home, dataset)
         head = parse_checkpoint(log.checkpoint())
-        identities = {*dataset.identities}
-        names = [each.registration.name for each in home.ledger.datasets() if identities & {*each.identities}]
+        with log.database.reading() as connection:
+            names = members_of(connection, dataset.identities)
+        log.database.ask([question_of_jobs(each) for each in names])
         walks = (Walk(log.database, Wanted(dataset=each), -1, None, head.size) for each in names)
         entries = {entry.seq: entry.value for walk in walks for entry in walk if entry.seq < head.size}
+        trust = home.trust
     facts = moved(sorted(entries.items()), name, window)
     envelope = dsse.sign(encode(facts, log.origin, head.size, head.root), home.keys.signer("issuer"))
-    return envelope, verify_person(envelope, home.trust)
+    return envelope, verify_person(envelope, trust)
 
 
 def _window(words: str, home: Home, dataset: Dataset) -> Window:

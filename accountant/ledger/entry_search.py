@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Text, cast, func, select
+from sqlalchemy import ColumnElement, Connection, Select, Text, bindparam, cast, func, select
 
 from accountant.ledger.families.family_rows import load
 from accountant.store.entry_index import EntryIndex, entry_index
+from accountant.store.queries import rows_of
 from accountant.store.store import Store, body_at, read_bodies, size
 from accountant.store.tables import entry_table, job_table, token_table
 from dpserve_verify.entries.kinds import FORMS
@@ -27,6 +28,7 @@ AT_ONCE = 500  # entries that are read together
 MAX_ENTRIES_READ = 250_000  # entries that one question for a text reads: a longer ledger is searched in several
 
 
+_JOBS_OF = select(job_table.c.seq).where(job_table.c.dataset == bindparam("name"))
 Chosen: TypeAlias = NDArray[np.bool_]  # of every entry, whether it is one of them
 
 
@@ -143,17 +145,22 @@ def _of_dataset(connection: Connection, index: EntryIndex, name: str) -> Chosen:
     families that it belongs to, and comparisons of files that it was named in.
     """
     dataset = load(connection, name)
-    jobs = connection.execute(select(job_table.c.seq).where(job_table.c.dataset == name)).scalars().all()
-    chosen = index.of_jobs([*jobs])
+    chosen = index.of_jobs([job for (job,) in rows_of(connection, *question_of_jobs(name))])
     wanted = {"dataset": {name}, "family": {*dataset.identities}}
+    key_of = dict[int, str]()  # of entries that may say it themselves
     for kind, form in FORMS.items():
         keys = [] if form.about_job() else [key for key in wanted if key in form.keys()]  # noqa: SIM118
-        numbers = np.flatnonzero(index.of_kind(kind)).tolist() if keys else []
-        read_bodies(connection, numbers)
-        for number in numbers:
-            value = read_entry(number, body_at(connection, number)).value
-            chosen[number] = value[keys[0]] in wanted[keys[0]] or name in value.get("concerns", ())
+        key_of |= dict.fromkeys(np.flatnonzero(index.of_kind(kind)).tolist(), keys[0]) if keys else {}
+    read_bodies(connection, key_of)
+    for number, key in key_of.items():
+        value = read_entry(number, body_at(connection, number)).value
+        chosen[number] = value[key] in wanted[key] or name in value.get("concerns", ())
     return chosen
+
+
+def question_of_jobs(dataset: str) -> tuple[Select[Any], dict[str, Any]]:
+    """Return the query of the jobs of a dataset, and its values."""
+    return _JOBS_OF, {"name": dataset}
 
 
 def _of_name(connection: Connection, index: EntryIndex, name: str) -> Chosen:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, Select, bindparam, select, update
 
 from accountant.errors import WrongState
 from accountant.keys import key_rows
@@ -17,8 +17,9 @@ from accountant.ledger.families.job_kinds import Evaluation, Profile, kind_of
 from accountant.ledger.families.records import Job, Request, charged_window, request_from_entry
 from accountant.ledger.job_rows import read_job, read_jobs
 from accountant.log.entries import Signed, TransparencyLog
+from accountant.store.engines import ask_with_next
 from accountant.store.queries import rows_of
-from accountant.store.store import Store, body_at, read_bodies, size
+from accountant.store.store import Store, body_at, questions_of_bodies, read_bodies, size
 from accountant.store.tables import entry_table, job_table
 from dpserve_verify.errors import InputError
 from dpserve_verify.log.entry import read_entry
@@ -112,6 +113,13 @@ def profiles_of(database: Store, dataset: str) -> list[int]:
         ]
 
 
+def ask_profiles(database: Store) -> None:
+    """Ask with the next statement of a shared snapshot what `profiles_of` will ask."""
+    with database.reading() as connection:
+        profiled = [number for number, _ in _entries_of_kind(database, connection, Profile.ends)]
+        ask_with_next(connection, questions_of_bodies(connection, profiled))
+
+
 def by_model(database: Store) -> dict[int, list[int]]:
     """Return, by the entry that certifies a model, the jobs whose statements are about it, the newest first."""
     with database.sharing(), database.reading() as connection:
@@ -159,8 +167,13 @@ def _newest_evaluations(database: Store, connection: Connection, dataset: str) -
 
     if is_indexed(database):
         return [job for _, job in _entries_of_kind(database, connection, Evaluation.ends)]
-    ended = rows_of(connection, _ENDED, {"at": dataset})
+    ended = rows_of(connection, *question_of_ended(dataset))
     return [job for job, index, body in ended if read_entry(index, bytes(body)).value["type"] == Evaluation.ends]
+
+
+def question_of_ended(dataset: str) -> tuple[Select[Any], dict[str, Any]]:
+    """Return the query by which a price looks for what was counted and measured of a dataset, and its values."""
+    return _ENDED, {"at": dataset}
 
 
 def counts_on(database: Store, dataset: str) -> list[tuple[int, Mapping[str, Any]]]:
@@ -168,7 +181,7 @@ def counts_on(database: Store, dataset: str) -> list[tuple[int, Mapping[str, Any
     with its `reserved` entry: a price asks it, and makes no index of the ledger.
     """
     with database.reading() as connection:
-        ended = rows_of(connection, _ENDED, {"at": dataset})
+        ended = rows_of(connection, *question_of_ended(dataset))
         jobs = [job for job, index, body in ended if read_entry(index, bytes(body)).value["type"] == Profile.ends]
         read_bodies(connection, jobs)
         return [(job, read_entry(job, body_at(connection, job)).value) for job in jobs]

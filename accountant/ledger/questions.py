@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from accountant.keys import key_rows
-from accountant.ledger import job_rows, model_names
+from accountant.ledger import evaluations, job_rows, model_names
 from accountant.ledger.families import family_rows
 from accountant.ledger.families.records import Job
 from accountant.store.queries import Queries
@@ -23,8 +23,9 @@ def about_request(dataset: str, by: str | None, key: str | None, model: str | No
 
 def about_plan(dataset: str, by: str, model: str) -> Queries:
     """List what is asked to show the price of a job in a form."""
-    about = about_request(dataset, by, None, model)
-    return [*about, *family_rows.questions(dataset, None), *model_names.questions_of_promoting(by)]
+    about = [*about_request(dataset, by, None, model)]
+    about += [*family_rows.questions(dataset, None), *model_names.questions_of_promoting(by)]
+    return [*about, evaluations.question_of_ended(dataset)]
 
 
 def about_job(seq: int) -> Queries:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from accountant.access.grants import ASKING, Access
 from accountant.home import Home
 from accountant.home.notes import note_of, notes
+from accountant.ledger import evaluations
 from accountant.ledger.archive import archived
 from accountant.ledger.families import family_rows
 from accountant.ledger.families.families import Dataset
@@ -177,6 +178,7 @@ def _dataset(home: Home, name: str, rights: Access, before: int) -> dict[str, An
     home.ledger.log.database.ask(family_rows.questions(name, None))
     dataset = home.ledger.dataset(name, rights.principal)
     home.ledger.log.database.ask(about_dataset(dataset))
+    evaluations.ask_profiles(home.ledger.log.database)
     jobs = jobs_to_json(home, dataset=name, limit=NEWEST_JOBS, access=rights)  # asks the most
     facts, registration = read_facts(home, dataset, True, rights.principal), dataset.registration
     size = home.ledger.log.size()

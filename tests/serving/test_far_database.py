@@ -36,14 +36,10 @@ DATASETS, JOBS = 100, 50
 MOST = 14, 5  # statements, and messages to a server, the end of the transaction among them
 MORE = {
     "/ui/audit/ledger.zip": (14, 14),  # all of the ledger, a thousand entries in each message
-    # each walks the entries of the dataset and of its family, a set in each message
-    "/v1/datasets/{name}/person": (31, 10),
-    "/ui/datasets/{name}/person": (31, 10),
-    "/ui/datasets/{name}/person/signed": (31, 10),
-    "/ui/datasets/{name}": (19, 6),
+    "/ui/datasets/{name}": (18, 5),
     # a price is waited for between its transactions, and looks at what was measured and counted
-    "/ui/jobs/new": (34, 7),
-    "/ui/jobs/price": (26, 5),
+    "/ui/jobs/new": (34, 5),
+    "/ui/jobs/price": (26, 3),
 }
 QUERY = {
     "/v1/ledger/proof": "?leaf=1&size=9",

@@ -12,12 +12,12 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, select
+from sqlalchemy import Connection, Row, Select, bindparam, select
 
 from accountant.ledger.families.block_rows import ACCOUNTS, BLOCKS, FOUNDED
 from accountant.ledger.families.families import EVERYBODY, account_of
 from accountant.ledger.families.family_rows import BESIDE, DATASET, FAMILY, VERSION, WHOLE
-from accountant.store.queries import Queries, at_hand
+from accountant.store.queries import Queries, at_hand, rows_of
 from accountant.store.store import BODY, Store, batched, read_bodies
 from accountant.store.tables import analyst_table, block_table, dataset_table, entry_table, family_table
 
@@ -35,6 +35,7 @@ _FAMILIES = (
     )
     .where(family_table.c.id.in_(bindparam("ids", expanding=True)))
 )
+_MEMBERS = select(dataset_table.c.name, dataset_table.c.families)
 _BLOCKS_OF = select(block_table).where(block_table.c.dataset.in_(_NAMES)).order_by(block_table.c.number)
 
 
@@ -42,6 +43,17 @@ def dataset_names(database: Store) -> list[str]:
     """Return the name of every dataset, sorted."""
     with database.reading() as connection:
         return sorted(connection.execute(select(dataset_table.c.name)).scalars())
+
+
+def question_of_members() -> tuple[Select[Any], dict[str, Any]]:
+    """Return the query of `members_of`, and its values."""
+    return _MEMBERS, {}
+
+
+def members_of(connection: Connection, identities: Collection[str]) -> list[str]:
+    """Return the names of the datasets that belong to one of these families, sorted."""
+    rows = rows_of(connection, *question_of_members())
+    return sorted(row.name for row in rows if not {*identities}.isdisjoint(json.loads(row.families)))
 
 
 def questions(names: Iterable[str] | None = None) -> Queries:
