@@ -60,10 +60,10 @@ def regressions() -> tuple[str, ...]:
     return tuple(sorted(file.stem for file in NUMBERS.glob("*.yaml")))
 
 
-def folder_of(asked: str | Path | None) -> Path | None:
+def folder_of(folder: str | Path | None) -> Path | None:
     """The folder with the data: as asked, else DPSERVE_DATA, else none."""
-    found = asked or os.environ.get("DPSERVE_DATA")
-    return Path(found) if found else None
+    place = folder or os.environ.get("DPSERVE_DATA")
+    return Path(place) if place else None
 
 
 def load(name: str, folder: str | Path | None = None) -> Dataset:
@@ -120,10 +120,10 @@ def _steps(*bounds: int) -> Callable[[pa.ChunkedArray], pa.ChunkedArray]:
     """Class k: above k of the bounds."""
 
     def grouped(column: pa.ChunkedArray) -> pa.ChunkedArray:
-        found = pa.chunked_array([pa.array([0] * len(column), pa.int64())])
+        classes = pa.chunked_array([pa.array([0] * len(column), pa.int64())])
         for bound in bounds:
-            found = pc.add(found, pc.greater(column, bound).cast(pa.int64()))
-        return found
+            classes = pc.add(classes, pc.greater(column, bound).cast(pa.int64()))
+        return classes
 
     return grouped
 

@@ -138,15 +138,15 @@ class _Line:
 
     def answers(self) -> list[Integers]:
         """Return the noisy sums of all rounds that are over."""
-        found: list[Integers] = []
+        totals_so_far: list[Integers] = []
         while True:
-            body = encode({"invitation": self._invitation, "after": len(found) - 1})
+            body = encode({"invitation": self._invitation, "after": len(totals_so_far) - 1})
             page = ask(self._settings, "POST", f"{self._path}/answers", body)
             with reading("answers"):
-                totals = [self._read(text, len(found) + at) for at, text in enumerate(page["answers"])]
+                totals = [self._read(text, len(totals_so_far) + at) for at, text in enumerate(page["answers"])]
             if not totals:
-                return found
-            found += totals
+                return totals_so_far
+            totals_so_far += totals
 
     def exchange(self, turn: int, exact: Integers) -> Integers:
         """Send shares of the sums of one round, sealed, the same bytes until it is over; return its noisy sum."""
@@ -158,15 +158,15 @@ class _Line:
         body, until = f"{self._invitation}\n{turn}\n".encode() + sealed, time.monotonic() + self._wait
         while True:
             try:
-                found = ask(self._settings, "POST", f"{self._path}/shares", body, BYTES).get("answer")
+                answer = ask(self._settings, "POST", f"{self._path}/shares", body, BYTES).get("answer")
             except LedgerUnavailable:
                 if time.monotonic() > until:
                     raise
-                found = None
+                answer = None
                 time.sleep(1.0)
-            if found is not None:
+            if answer is not None:
                 with reading("answer"):
-                    total = self._read(found, turn)
+                    total = self._read(answer, turn)
                 self._progress(turn + 1, len(self._definition.rounds))
                 return total
             if time.monotonic() > until:

@@ -91,10 +91,10 @@ def check_dataset(definition: RoundsDefinition, dataset: Dataset, schema: Schema
     registration, wanted, name = dataset.registration, schema_in(definition), dataset.registration.name
     if registration.remote or registration.relation is not Relation.ADD_REMOVE or len(schema.targets) > 1:
         raise InputError(f"dataset={name}: must hold rows of its own, under add-remove, with one target")
-    own, asked = registration.unit, definition.unit
-    if (own.column is None) != (asked.column is None) or own.contributions > asked.contributions:
+    own, theirs = registration.unit, definition.unit
+    if (own.column is None) != (theirs.column is None) or own.contributions > theirs.contributions:
         raise InputError(
-            f"unit: the campaign's is {asked.name} with at most {asked.contributions} rows, and the dataset's "
+            f"unit: the campaign's is {theirs.name} with at most {theirs.contributions} rows, and the dataset's "
             f"{own.name} with at most {own.contributions}: what it protects must be what you registered"
         )
     same = ("features", "target", "classes", "target_range")

@@ -82,10 +82,10 @@ class Question(ABC):
         and not of what an older version has opened.
         """
 
-    def check_learner(self, known: tuple[str, ...]) -> None:
-        """Raise InputError where the learner is none of `known`."""
-        if self.learner not in known:
-            raise InputError(f"learner={self.learner!r:.60}: must be one of {', '.join(known)}")
+    def check_learner(self, learners: tuple[str, ...]) -> None:
+        """Raise InputError where the learner is none of `learners`."""
+        if self.learner not in learners:
+            raise InputError(f"learner={self.learner!r:.60}: must be one of {', '.join(learners)}")
 
     @property
     def wide(self) -> int:

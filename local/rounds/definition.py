@@ -107,12 +107,12 @@ class RoundsDefinition(ForAggregators):
     def given(self) -> dict[str, Any]:
         """Return the parameters of the learner; of an evaluation also the model, and which rows are counted."""
         try:
-            found = json.loads(self.settings)
+            settings = json.loads(self.settings)
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
+            settings = None
+        if not isinstance(settings, dict):
             raise InputError("settings: must be an object of JSON")
-        return found
+        return settings
 
     @property
     def is_counting(self) -> bool:

@@ -107,11 +107,11 @@ def by_group(metrics: Sequence[dict[str, Any]]) -> str:
     return f"<h2>By group</h2><div>{''.join(drawn)}</div>" if drawn else ""
 
 
-def _intervals(name: str, found: Sequence[dict[str, Any]]) -> str:
+def _intervals(name: str, figures: Sequence[dict[str, Any]]) -> str:
     """Draw plain SVG in the colour of the text around it."""
-    top = max(1e-9, *(float(metric["high"]) for metric in found))
+    top = max(1e-9, *(float(metric["high"]) for metric in figures))
     lines = []
-    for at, metric in enumerate(found):
+    for at, metric in enumerate(figures):
         y, low, high = 14 + 26 * at, *(SIDE * float(metric[end]) / top for end in ("low", "high"))
         words = f"{metric['group']}: {metric['value'] or 'no result'} ({metric['low']} to {metric['high']})"
         dot = (
@@ -124,9 +124,9 @@ def _intervals(name: str, found: Sequence[dict[str, Any]]) -> str:
             f'width="{max(high - low, 1):.1f}"/>{dot}</g><text x="0" y="{y + 15}" font-size="10" '
             f'fill="currentColor">{escape(words)}</text>'
         )
-    label = escape(f"{name} by group")
+    label, tall = escape(f"{name} by group"), 26 * len(figures) + 20
     return (
-        f'<svg role="img" aria-label="{label}" viewBox="-6 -14 {SIDE + 12} {26 * len(found) + 20}" width="{SIDE + 12}">'
+        f'<svg role="img" aria-label="{label}" viewBox="-6 -14 {SIDE + 12} {tall}" width="{SIDE + 12}">'
         f'<text x="0" y="0" font-size="13" font-weight="600" fill="currentColor">{escape(name)}</text>'
         f"{''.join(lines)}</svg>"
     )

@@ -206,10 +206,10 @@ def card_with(card: bytes, envelopes: Sequence[bytes]) -> bytes:
 def _show_statement(path: Path, trust: PublicKeys, look: Look, ledger: Path | None, json: bool) -> None:
     """Verify and show a statement of a model's worth, of a dataset's profile, or to people."""
     if is_person(signed := _read_file(path, MAX_FILE_BYTES[".dsse.json"])):
-        found = verify_person(signed, trust, None if ledger is None else entries_of(ledger))
-        said = LEDGER_TOO if ledger is None else AGAIN
-        body: dict[str, Any] = {"ok": True, **found.to_json(), "problems": [], "ledger": said}
-        return show(json, body, f"{to_text(found.page)}\n{paint('verified', 'good')}: {said}")
+        person = verify_person(signed, trust, None if ledger is None else entries_of(ledger))
+        derivation = LEDGER_TOO if ledger is None else AGAIN
+        body: dict[str, Any] = {"ok": True, **person.to_json(), "problems": [], "ledger": derivation}
+        return show(json, body, f"{to_text(person.page)}\n{paint('verified', 'good')}: {derivation}")
     envelope, proof = proof_beside(path)
     kind = kind_in(envelope)
     statement = kind.verify(envelope, proof, trust)
@@ -227,30 +227,30 @@ def _show_statement(path: Path, trust: PublicKeys, look: Look, ledger: Path | No
     show(json, body, "\n".join([*lines, *([line] if line else [])]))
 
 
-def _shown_rows(found: Profile | Answer) -> tuple[dict[str, Any], str]:
+def _shown_rows(statement: Profile | Answer) -> tuple[dict[str, Any], str]:
     """Check the figures of a statement about rows, and say what it is of."""
-    name, part = found.form.rows.dataset, found.form.rows.part
-    if isinstance(found.form, AnswerPredicate):
-        table_of(found, found.form.select)
-        what = f"the answer to a query of {name}: {len(found.form.counts)} sums"
+    name, part = statement.form.rows.dataset, statement.form.rows.part
+    if isinstance(statement.form, AnswerPredicate):
+        table_of(statement, statement.form.select)
+        what = f"the answer to a query of {name}: {len(statement.form.counts)} sums"
     else:
-        check_profile(found)
-        what = f"how the rows of {name} are spread: {len(found.form.columns)} columns"
-    return {"dataset": name, "schema": found.sha256}, f"{what} of {part} rows, schema {found.sha256[:16]}.."
+        check_profile(statement)
+        what = f"how the rows of {name} are spread: {len(statement.form.columns)} columns"
+    return {"dataset": name, "schema": statement.sha256}, f"{what} of {part} rows, schema {statement.sha256[:16]}.."
 
 
-def _shown_worth(found: Worth) -> tuple[dict[str, Any], str]:
-    check(found)
-    first, rows = found.form.metrics[0], found.form.rows
+def _shown_worth(statement: Worth) -> tuple[dict[str, Any], str]:
+    check(statement)
+    first, rows = statement.form.metrics[0], statement.form.rows
     line = f"{first.metric} {first.value} [{first.low}, {first.high}] on {rows.part} rows of {rows.dataset}"
-    return {"model": found.name}, f"what {found.name} is worth: {line}"
+    return {"model": statement.name}, f"what {statement.name} is worth: {line}"
 
 
-def shown_attack(found: Attack) -> tuple[dict[str, Any], str]:
+def shown_attack(statement: Attack) -> tuple[dict[str, Any], str]:
     """Say what a verified attack shows."""
-    shown = found.form.attack
+    shown = statement.form.attack
     line = f"{shown.right} of {len(shown.guessed_in + shown.guessed_out)} guesses right, epsilon at least"
-    return {"model": found.name}, f"the attack on {found.name}: {line} {shown.least_epsilon}"
+    return {"model": statement.name}, f"the attack on {statement.name}: {line} {shown.least_epsilon}"
 
 
 _SHOWN: dict[str, Callable[[Any], tuple[dict[str, Any], str]]] = {

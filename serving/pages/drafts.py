@@ -228,9 +228,9 @@ async def file_form(request: Request) -> Response:
         "encoding": fields["encoding"], "delimiter": marks.get(fields["delimiter"]), "sheet": fields["sheet"][:100],
         "columns": names, "skip": int(fields["skip"]) if fields["skip"] else None,
     }  # fmt: skip
-    said = {key: value for key, value in form.items() if value not in ("", [], None)}
+    marked = {key: value for key, value in form.items() if value not in ("", [], None)}
     try:
-        await in_thread(_store(request).look_again, draft, said, fields["seen"])
+        await in_thread(_store(request).look_again, draft, marked, fields["seen"])
     except WrongState as error:
         return await _page(request, draft, error)
     return see_other(f"/ui/drafts/{draft.id}")
@@ -280,13 +280,13 @@ async def append(request: Request) -> Response:
     """Append its rows to the dataset that it was brought for."""
     typed = {name: value.strip() for name, value in (await form_fields(request, *APPENDED)).items()}
     draft = await in_thread(find_draft, request, _store(request))
-    asked: dict[str, Any] = {name: True for name in ("new_rows", "each_block", *IDS) if typed[name]}
-    asked |= {name: typed[name] for name in ("reason", "person_epsilon") if typed[name]}
+    fields: dict[str, Any] = {name: True for name in ("new_rows", "each_block", *IDS) if typed[name]}
+    fields |= {name: typed[name] for name in ("reason", "person_epsilon") if typed[name]}
     try:
         if not draft.into:
             raise InputError("draft: was brought to be registered, and not to be appended")
-        asked["records"] = require_records(_count(typed["records"]) if typed["records"] else None)
-        await in_thread(_store(request).register, draft, {"name": draft.into, **asked})
+        fields["records"] = require_records(_count(typed["records"]) if typed["records"] else None)
+        await in_thread(_store(request).register, draft, {"name": draft.into, **fields})
     except DpserveError as error:
         return await _page(request, draft, error, typed)
     return see_other(f"/ui/drafts/{draft.id}")

@@ -75,9 +75,9 @@ async def _price(request: Request, kind: Kind, body: dict[str, Any]) -> dict[str
     rest = {name: body[name] for name in body if name not in (kind.on, "select")}
     words = command(kind.verb, str(body[kind.on]), rest, [body["select"]] if kind is ANSWER else ())
     try:
-        asked = kind.measurement.request.of(body)
-        rights = await require_measurable(request, asked)
-        plan = await with_prices(request, kind.measurement.price, asked, rights.principal)
+        measurement = kind.measurement.request.of(body)
+        rights = await require_measurable(request, measurement)
+        plan = await with_prices(request, kind.measurement.price, measurement, rights.principal)
         return {"kind": "fits", "plan": plan, "digest": _digest(body), "command": words}
     except BudgetRefused as refused:
         return {"kind": "refused", "message": refused.message, "details": refused.details}
@@ -145,9 +145,9 @@ async def submit(request: Request, kind: Kind) -> Response:
     if fields["priced"] != _digest(body):
         return await _form(request, kind, fields, WrongState(STALE))
     try:
-        asked = kind.measurement.request.of({**body, "idempotency_key": fields["idempotency_key"] or None})
-        rights = await require_measurable(request, asked)
-        job = await with_prices(request, kind.measurement.reserve, state(request).home, asked, rights.principal)
+        measurement = kind.measurement.request.of({**body, "idempotency_key": fields["idempotency_key"] or None})
+        rights = await require_measurable(request, measurement)
+        job = await with_prices(request, kind.measurement.reserve, state(request).home, measurement, rights.principal)
     except IdempotencyConflict as error:
         return await _form(request, kind, {**fields, "idempotency_key": ""}, error, problem=SENT)
     except BudgetRefused as refused:

@@ -85,17 +85,17 @@ def chances(
     return probabilities_of(scores[:, None] + constant, slope, bends)[:, 1]
 
 
-def play(asked: argparse.Namespace) -> None:
-    lines = read_lines(asked.out)
+def play(choices: argparse.Namespace) -> None:
+    lines = read_lines(choices.out)
     done = {(line["data"], line["epsilon"], line["seed"]) for line in lines}
-    for seed in range(asked.first_seed, asked.first_seed + asked.seeds):
+    for seed in range(choices.first_seed, choices.first_seed + choices.seeds):
         for name in SETS:
-            data = datasets.load(name, asked.data)
+            data = datasets.load(name, choices.data)
             for epsilon in EPSILONS:
                 if (name, epsilon, seed) in done or 0.8 * data.table.num_rows * float(epsilon) < LEAST:
                     continue
                 about = {"data": name, "epsilon": epsilon, "seed": seed}
-                append_lines(asked.out, *(about | line for line in lines_of(data, epsilon, seed, asked.learner)))
+                append_lines(choices.out, *(about | line for line in lines_of(data, epsilon, seed, choices.learner)))
 
 
 def report(lines: list[Line]) -> str:
@@ -132,10 +132,10 @@ def main() -> None:
     parser = options(__doc__, 2)
     parser.add_argument("--learner", choices=PLACES, default="lazybb-tree")
     parser.add_argument("--first-seed", type=int, default=0)
-    asked = parser.parse_args()
-    if not asked.report:
-        play(asked)
-    print(report(read_lines(asked.out)))
+    choices = parser.parse_args()
+    if not choices.report:
+        play(choices)
+    print(report(read_lines(choices.out)))
 
 
 if __name__ == "__main__":

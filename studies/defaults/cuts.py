@@ -61,33 +61,33 @@ def epsilon_at(schema: bytes, records: int, strength: float) -> str:
     return f"{strength * numbers**0.5 / records:.3g}"
 
 
-def cells(asked: argparse.Namespace, data: datasets.Dataset) -> Iterator[tuple[Line, bytes]]:
+def cells(choices: argparse.Namespace, data: datasets.Dataset) -> Iterator[tuple[Line, bytes]]:
     """List what is to be fitted of a set: its line so far, and its schema."""
     records = int(0.8 * data.table.num_rows)
-    at = [(epsilon, 0.0) for epsilon in asked.epsilons or ()] or [
-        (epsilon_at(data.schema_bytes, records, strength), strength) for strength in asked.strengths
+    at = [(epsilon, 0.0) for epsilon in choices.epsilons or ()] or [
+        (epsilon_at(data.schema_bytes, records, strength), strength) for strength in choices.strengths
     ]
-    for seed in range(asked.first_seed, asked.first_seed + asked.seeds):
+    for seed in range(choices.first_seed, choices.first_seed + choices.seeds):
         for epsilon, strength in at:
-            for ranges in asked.ranges:
+            for ranges in choices.ranges:
                 schema = widen(data.schema_bytes, WIDER[ranges])
-                names = asked.names or (choose(public_of(schema, records, epsilon)).learner,)
+                names = choices.names or (choose(public_of(schema, records, epsilon)).learner,)
                 for name in names:
-                    for cuts in asked.cuts:
+                    for cuts in choices.cuts:
                         about = {"data": data.name, "ranges": ranges, "strength": strength, "epsilon": epsilon}
-                        yield about | {"learner": name, "cuts": cuts, "seed": seed, "code": asked.code}, schema
+                        yield about | {"learner": name, "cuts": cuts, "seed": seed, "code": choices.code}, schema
 
 
-def play(asked: argparse.Namespace) -> None:
-    done = [{k: line[k] for k in line if k not in FIGURES} for line in read_lines(asked.out)]
-    for name in asked.sets:
-        data = datasets.load(name, asked.data)
-        for line, schema in cells(asked, data):
+def play(choices: argparse.Namespace) -> None:
+    done = [{k: line[k] for k in line if k not in FIGURES} for line in read_lines(choices.out)]
+    for name in choices.sets:
+        data = datasets.load(name, choices.data)
+        for line, schema in cells(choices, data):
             if line in done:
                 continue
             reached = fit(replace(data, schema_bytes=schema), line["learner"], line["epsilon"], line["seed"],
                           cuts=line["cuts"])  # fmt: skip
-            append_lines(asked.out, line | {key: reached[key] for key in FIGURES})
+            append_lines(choices.out, line | {key: reached[key] for key in FIGURES})
 
 
 FIGURES = ("auroc", "log_loss", "cpu")
@@ -118,8 +118,8 @@ def main() -> None:
     parser.add_argument("--ranges", nargs="*", default=("right", "wide"))
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--code", default="", help="which code was measured: stands in every line")
-    asked = parser.parse_args()
-    print(report(read_lines(asked.out))) if asked.report else play(asked)
+    choices = parser.parse_args()
+    print(report(read_lines(choices.out))) if choices.report else play(choices)
 
 
 if __name__ == "__main__":

@@ -49,15 +49,15 @@ def fit(data: datasets.Dataset, epsilon: str, seed: int) -> Line:
     return {"learner": name, "reached": round(float(np.mean(each)), 5)}
 
 
-def play(asked: argparse.Namespace) -> None:
-    done = {(line["data"], line["epsilon"], line["seed"]) for line in read_lines(asked.out)}
-    for name in asked.sets:
-        data = load(name, asked.data)
-        for seed in range(asked.seeds):
-            for epsilon in asked.epsilons:
+def play(choices: argparse.Namespace) -> None:
+    done = {(line["data"], line["epsilon"], line["seed"]) for line in read_lines(choices.out)}
+    for name in choices.sets:
+        data = load(name, choices.data)
+        for seed in range(choices.seeds):
+            for epsilon in choices.epsilons:
                 if (name, epsilon, seed) not in done:
                     about = {"data": name, "epsilon": epsilon, "seed": seed}
-                    append_lines(asked.out, about | fit(data, epsilon, seed))
+                    append_lines(choices.out, about | fit(data, epsilon, seed))
 
 
 def report(lines: list[Line]) -> str:
@@ -80,8 +80,8 @@ def main() -> None:
     parser = options(__doc__, 3)
     parser.add_argument("--sets", nargs="*", default=(*datasets.names(), *datasets.regressions(), USELESS))
     parser.add_argument("--epsilons", nargs="*", default=EPSILONS)
-    asked = parser.parse_args()
-    print(report(read_lines(asked.out))) if asked.report else play(asked)
+    choices = parser.parse_args()
+    print(report(read_lines(choices.out))) if choices.report else play(choices)
 
 
 if __name__ == "__main__":

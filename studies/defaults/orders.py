@@ -32,13 +32,13 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="+", default=["0.25", "1", "4"])
     parser.add_argument("--learner", default="lazybb-tree")
     parser.add_argument("--seeds", type=int, default=3)
-    asked = parser.parse_args()
-    print(f"| {asked.learner} | epsilon | none | auto |\n|---|---|---|---|")
-    for name in asked.datasets:
-        data = with_column(name, asked.data) if name.endswith(MADE) else load(name, asked.data)
-        for epsilon in asked.epsilons:
+    choices = parser.parse_args()
+    print(f"| {choices.learner} | epsilon | none | auto |\n|---|---|---|---|")
+    for name in choices.datasets:
+        data = with_column(name, choices.data) if name.endswith(MADE) else load(name, choices.data)
+        for epsilon in choices.epsilons:
             sides = [
-                cell([figure(data, asked.learner, epsilon, order, seed) for seed in range(asked.seeds)])
+                cell([figure(data, choices.learner, epsilon, order, seed) for seed in range(choices.seeds)])
                 for order in ("none", "auto")
             ]
             print(f"| {name} | {epsilon} | {' | '.join(sides)} |", flush=True)

@@ -108,29 +108,29 @@ def regrets(lines: Iterable[Line]) -> tuple[Cells, dict[tuple[str, str], float]]
         cell = line["data"], line["epsilon"]
         sums[cell][line["setting"]].append(line["auroc"])
         strengths[cell] = line["strength"]
-    found: Cells = {name: {} for name in SETTINGS}
+    cells_of: Cells = {name: {} for name in SETTINGS}
     for cell, by in sums.items():
         best = max(mean(values) for values in by.values())
         for name, values in by.items():
-            found[name][cell] = best - mean(values)
-    return found, strengths
+            cells_of[name][cell] = best - mean(values)
+    return cells_of, strengths
 
 
-def chosen(found: Cells, cells: list[tuple[str, str]]) -> str:
+def chosen(regret: Cells, cells: list[tuple[str, str]]) -> str:
     """The setting of the smallest mean regret on these cells; the default rule is not among them."""
-    return min((n for n in SETTINGS if n != "default"), key=lambda name: mean(found[name][cell] for cell in cells))
+    return min((n for n in SETTINGS if n != "default"), key=lambda name: mean(regret[name][cell] for cell in cells))
 
 
 def report(lines: list[Line]) -> str:
-    found, strengths = regrets(lines)
+    regret, strengths = regrets(lines)
     sets = sorted({data for data, _ in strengths})
     out = ["| setting (weighting, rate) | " + " | ".join(band_names()) + " | all |", "|---|" + "---|" * len(BANDS)]
     for name in SETTINGS:
-        per = [mean_of(found[name], cells_in(strengths, low, high)) for low, high in bands()]
-        out.append(f"| {name} | " + " | ".join(f"{x:.4f}" for x in (*per, mean(found[name].values()))) + " |")
+        per = [mean_of(regret[name], cells_in(strengths, low, high)) for low, high in bands()]
+        out.append(f"| {name} | " + " | ".join(f"{x:.4f}" for x in (*per, mean(regret[name].values()))) + " |")
     out += ["", "| left out | chosen by the others, per band | its regret | the rule's regret |", "|---|---|---|---|"]
     for data in sets:
-        out.append(left_out(data, found, strengths))
+        out.append(left_out(data, regret, strengths))
     return "\n".join(out) + "\n"
 
 
@@ -168,10 +168,10 @@ def mean_of(values: dict[tuple[str, str], float], cells: list[tuple[str, str]]) 
 def main() -> None:
     parser = options(__doc__, 3)
     parser.add_argument("--sets", type=lambda text: tuple(text.split(",")), default=SETS)
-    asked = parser.parse_args()
-    if not asked.report:
-        play(asked.data, asked.out, asked.sets, asked.seeds)
-    print(report(read_lines(asked.out)))
+    choices = parser.parse_args()
+    if not choices.report:
+        play(choices.data, choices.out, choices.sets, choices.seeds)
+    print(report(read_lines(choices.out)))
 
 
 if __name__ == "__main__":

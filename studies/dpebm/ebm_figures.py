@@ -74,13 +74,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=ROOT / "examples" / "data", help="folder of Adult's files")
     parser.add_argument("--out", type=Path, default=HERE)
-    asked = parser.parse_args()
-    train, test = (pq.read_table(asked.data / f"adult_{part}.parquet") for part in ("train", "test"))
-    schema = (asked.data / "adult.schema.yaml").read_bytes()
+    choices = parser.parse_args()
+    train, test = (pq.read_table(choices.data / f"adult_{part}.parquet") for part in ("train", "test"))
+    schema = (choices.data / "adult.schema.yaml").read_bytes()
     models = {epsilon: fitted(schema, train, epsilon) for epsilon in EPSILONS}
     mended = {epsilon: rising_then_falling(model) for epsilon, model in models.items()}
-    (asked.out / NAMES[0]).write_text(figure_of_shapes(models), "utf-8")
-    (asked.out / NAMES[1]).write_text(figure_of_age(models, mended), "utf-8")
+    (choices.out / NAMES[0]).write_text(figure_of_shapes(models), "utf-8")
+    (choices.out / NAMES[1]).write_text(figure_of_age(models, mended), "utf-8")
     page = PAGE.format(
         rows=train.num_rows,
         held=test.num_rows,
@@ -93,7 +93,7 @@ def main() -> None:
         lines="\n".join(line(epsilon, model, test) for epsilon, model in models.items()),
         edited="\n".join(edited_line(epsilon, models[epsilon], mended[epsilon], test) for epsilon in EPSILONS),
     )
-    (asked.out / "dpebm-figures.md").write_text(page, "utf-8")
+    (choices.out / "dpebm-figures.md").write_text(page, "utf-8")
 
 
 def fitted(schema: bytes, train: Any, epsilon: str) -> AdditiveEnsemble:

@@ -36,16 +36,16 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--set", nargs="*", default=[], help="parameters of the learner, name=number")
     parser.add_argument("--trees", action="store_true")
-    asked = parser.parse_args()
-    number = DPEBMTreesRegressor if asked.trees else DPEBMRegressor
-    given = {name: float(value) for name, value in (each.split("=") for each in asked.set)}
-    print(f"| | {' | '.join(asked.epsilons)} |")
-    print("|---" * (1 + len(asked.epsilons)) + "|")
-    for name in asked.datasets:
-        data = load(name, asked.data)
+    choices = parser.parse_args()
+    number = DPEBMTreesRegressor if choices.trees else DPEBMRegressor
+    given = {name: float(value) for name, value in (each.split("=") for each in choices.set)}
+    print(f"| | {' | '.join(choices.epsilons)} |")
+    print("|---" * (1 + len(choices.epsilons)) + "|")
+    for name in choices.datasets:
+        data = load(name, choices.data)
         cells = [
-            cell([figure(data, epsilon, seed, given, number) for seed in range(asked.seeds)])
-            for epsilon in asked.epsilons
+            cell([figure(data, epsilon, seed, given, number) for seed in range(choices.seeds)])
+            for epsilon in choices.epsilons
         ]
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 

@@ -93,8 +93,8 @@ def guide(
     if not ask("Register it now (yes or no)", "no", read_yes):
         return
     family = options.pop("family")
-    asked = {**options, "name": name, "family": [family] if family else []}
-    request = RegistrationRequest.of({key: value for key, value in asked.items() if value not in (None, [])})
+    fields = {**options, "name": name, "family": [family] if family else []}
+    request = RegistrationRequest.of({key: value for key, value in fields.items() if value not in (None, [])})
     register_source(request, RowSource(str(data)), place, is_shown=True)
     price = f"{(Decimal(home.ledger.dataset(name).budget.epsilon) / 10).normalize():f}"
     first = targets[0] if len(targets) > 1 else None
@@ -145,8 +145,8 @@ def _ask_columns(proposal: SchemaProposal) -> list[ColumnAnswer]:
 def _ask_group(group: ColumnGroup, kind: str) -> ColumnAnswer:
     """Ask what a person must say of these columns; `kind`: the type of those that may be of several."""
     if group.kinds:
-        said = "" if kind == group.type else kind
-        return ColumnAnswer(group.columns, "feature", group.kinds[kind] if said else "", said)
+        other_kind = "" if kind == group.type else kind
+        return ColumnAnswer(group.columns, "feature", group.kinds[kind] if other_kind else "", other_kind)
     written, year = "", ""
     if group.question is not None:
         print(f"\n{align_columns(group.question.table())}")

@@ -43,6 +43,6 @@ def person(
         raise InputError(f"out={out.name}: must end in one of {', '.join([SIGNED, *WRITERS])}")
     answer = backend().ask(people.show_person, name=name, blocks=blocks)
     envelope = canonical.encode(answer.envelope, ENVELOPE_LIMIT)
-    found = verify_person(envelope, backend().ledger.trusted_keys())
-    text = answer.page if out is None else envelope.decode() if writer is None else writer(found.page)
+    verified = verify_person(envelope, backend().ledger.trusted_keys())
+    text = answer.page if out is None else envelope.decode() if writer is None else writer(verified.page)
     show_or_write(out, text, {**answer.to_json(), "out": None}, json)

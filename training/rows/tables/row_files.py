@@ -54,8 +54,8 @@ def read_columns(path: Path, features: Sequence[Feature], form: Declared = None)
             start += batch.num_rows
     except DataError as error:
         others = column_types(path, form.form).keys() - {feature.name for feature in features}
-        known = schema.Schema((), 1, tuple(features), tuple(others), "", form=form.form, written=form.columns)
-        raise file_check.explained(error, known, path) from None
+        names_in_file = schema.Schema((), 1, tuple(features), tuple(others), "", form=form.form, written=form.columns)
+        raise file_check.explained(error, names_in_file, path) from None
 
 
 def as_arrow(feature: Feature, column: Any) -> pa.Array:

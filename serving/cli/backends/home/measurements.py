@@ -26,18 +26,18 @@ public_rows = later("training.measuring.worth.public_rows")  # loads scikit-lear
 class HomeMeasurements(Measurements):
     """As `Measurements` says, with the rows and the ledger of the home."""
 
-    def plan(self, asked: Any) -> Body:
+    def plan(self, request: Any) -> Body:
         """Return the price of what is asked for."""
-        return stated_steps(type(asked)).plan(_home(asked), asked, this_user()).to_json()
+        return stated_steps(type(request)).plan(_home(request), request, this_user()).to_json()
 
-    def measure(self, asked: Any) -> tuple[Body, Stated[Any]]:
+    def measure(self, request: Any) -> tuple[Body, Stated[Any]]:
         """Run a job to its end, after what a crash left is settled."""
-        home, steps = _home(asked), stated_steps(type(asked))
+        home, steps = _home(request), stated_steps(type(request))
         job.recover(home)
-        body = job.measure(home, asked, by=this_user(), key=asked.idempotency_key)
-        envelope, _, stated, found = steps.read(home, body["job"], getattr(asked, "select", None))
+        body = job.measure(home, request, by=this_user(), key=request.idempotency_key)
+        envelope, _, stated, result = steps.read(home, body["job"], getattr(request, "select", None))
         file = kind_in(envelope).file(home, body["job"])
-        return body | {steps.kind.word: found, "statement": str(file)}, stated
+        return body | {steps.kind.word: result, "statement": str(file)}, stated
 
     def attack(self, name: str) -> Body:
         """Attack on made-up rows, by the steward, who holds the keys that sign it."""
@@ -61,11 +61,11 @@ class HomeMeasurements(Measurements):
         return dict(synthetic_rows.from_profile(home, number, out, rows, seed, dataset))
 
 
-def _home(asked: Any) -> Home:
+def _home(request: Any) -> Home:
     """Return the home. Raises Forbidden unless the user may measure on the dataset, and see the models."""
     home = Home.open()
-    access = require_access(home, *ASKING, dataset=asked.dataset)
-    for name in (getattr(asked, "model", None), getattr(asked, "against", None)):
+    access = require_access(home, *ASKING, dataset=request.dataset)
+    for name in (getattr(request, "model", None), getattr(request, "against", None)):
         if name is not None and not access.everywhere:
             dataset = open_in(home, name).verified.certificate.form.dataset.name
             access.require(*SCOPES, model=name.partition("@")[0], dataset=dataset)
