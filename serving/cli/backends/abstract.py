@@ -212,41 +212,34 @@ class Ledger(ABC):
 
 
 class Backend(ABC):
-    """What a command asks, by topic.
+    """What a command asks, by topic; a topic is loaded when a command first uses it.
 
     Args:
         note: Prints a line for the user, on stderr.
         by: Who decides; the user when None. A server takes it from the token.
     """
 
+    bundles: Bundles
+    jobs: Jobs
+    ledger: Ledger
+    measurements: Measurements
+    models: Models
+
     def __init__(self, note: Note, by: str | None = None) -> None:
         self.note, self.by = note, by
+
+    def __getattr__(self, topic: str) -> Any:
+        """Load a topic. AttributeError for what is none."""
+        if topic not in Backend.__annotations__:
+            raise AttributeError(topic)
+        part = self.load(topic)
+        setattr(self, topic, part)
+        return part
+
+    @abstractmethod
+    def load(self, topic: str) -> Any:
+        """Return the backend's part for a topic, from the module of its name."""
 
     @abstractmethod
     def ask(self, asked: Operation[P, A], *arguments: P.args, **values: P.kwargs) -> A:
         """Do what an operation says, here or at the server, and return its answer."""
-
-    @property
-    @abstractmethod
-    def bundles(self) -> Bundles:
-        """Return the backend's part for the files of one model."""
-
-    @property
-    @abstractmethod
-    def jobs(self) -> Jobs:
-        """Return the backend's part for training jobs."""
-
-    @property
-    @abstractmethod
-    def ledger(self) -> Ledger:
-        """Return the backend's part for the ledger and its keys."""
-
-    @property
-    @abstractmethod
-    def measurements(self) -> Measurements:
-        """Return the backend's part for evaluations and profiles."""
-
-    @property
-    @abstractmethod
-    def models(self) -> Models:
-        """Return the backend's part for released models."""

@@ -13,15 +13,12 @@ from dpserve_verify.errors import InputError, ModelInvalid
 from models.store.bundle import check_reference
 from models.store.loading import OpenedModel, verified_bundle
 from serving.cli.backends.abstract import Body, Bundles
-from serving.cli.backends.server.connection import Connection
+from serving.cli.backends.server.connection import AtServer
 from serving.cli.backends.server.statements import envelope_bytes
 
 
-class ServerBundles(Bundles):
+class ServerBundles(AtServer, Bundles):
     """As `Bundles` says, over REST."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
 
     def open(self, name: str) -> OpenedModel:
         """Return a model that was verified here."""

@@ -105,6 +105,13 @@ class Connection:
             raise
 
 
+class AtServer:
+    """The part of a backend for one topic, over a connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+
 def trusted(authority: str | None) -> ssl.SSLContext | bool:
     """Return what vouches for servers: a file of certificates, or the system. InputError where it cannot be read."""
     try:

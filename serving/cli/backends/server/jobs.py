@@ -8,7 +8,7 @@ from accountant.certificates.worth import WORTH
 from accountant.system.lazy_import import later
 from dpserve import Client
 from serving.cli.backends.abstract import Body, Jobs, Progress, Request, without_defaults
-from serving.cli.backends.server.connection import Connection
+from serving.cli.backends.server.connection import AtServer
 
 if TYPE_CHECKING:
     from serving.cli.backends.server import statements
@@ -16,11 +16,8 @@ else:
     statements = later("serving.cli.backends.server.statements")  # most commands on jobs verify none
 
 
-class ServerJobs(Jobs):
+class ServerJobs(AtServer, Jobs):
     """As `Jobs` says, over REST."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
 
     def train(self, request: Request, key: str | None, progress: Progress) -> Body:
         """Submit a job, and wait for it and for the evaluation that was asked for with it."""

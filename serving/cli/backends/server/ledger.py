@@ -16,16 +16,13 @@ from dpserve_verify.log.notes import parse_checkpoint
 from dpserve_verify.log.seen_checkpoints import Growth, read_growth
 from serving.cli.backends.abstract import Ledger, Progress
 from serving.cli.backends.server.bundles import bundle_of
-from serving.cli.backends.server.connection import Connection
+from serving.cli.backends.server.connection import AtServer
 
 Heads = list[tuple[int, str]]
 
 
-class ServerLedger(Ledger):
+class ServerLedger(AtServer, Ledger):
     """As `Ledger` says, over REST."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
 
     def audit(self, seen: list[str], trust: Path | None, progress: Progress) -> tuple[Report, list[str], PublicKeys]:
         """Judge every entry. What was seen the last time must be the beginning of what is there now."""

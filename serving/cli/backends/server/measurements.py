@@ -16,7 +16,7 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import replacing
 from models.worth.report import Report
 from serving.cli.backends.abstract import Body, Measurements, without_defaults
-from serving.cli.backends.server.connection import Connection
+from serving.cli.backends.server.connection import AtServer
 from serving.cli.backends.server.statements import verified
 from training.requests import EvaluationRequest, ProfileRequest, QueryRequest
 
@@ -29,11 +29,8 @@ WAYS: dict[type, tuple[Any, Any, StatementKind[Any], str]] = {  # to price, to a
 }
 
 
-class ServerMeasurements(Measurements):
+class ServerMeasurements(AtServer, Measurements):
     """As `Measurements` says, over REST."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
 
     def plan(self, asked: Any) -> Body:
         """Return the price of what is asked for."""

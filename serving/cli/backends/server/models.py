@@ -16,7 +16,7 @@ from models.features.table_format import format_from_json
 from models.store.bundle import check_reference
 from models.worth.statements import pick_judgement
 from serving.cli.backends.abstract import Body, Models, Progress
-from serving.cli.backends.server.connection import Connection
+from serving.cli.backends.server.connection import AtServer
 from serving.cli.backends.server.jobs import champion_of
 from serving.wire.list_parts import Part
 from training.datasets.described import read_schema
@@ -30,11 +30,8 @@ CELLS = 1_000_000  # in a request
 STREAM = "application/vnd.apache.arrow.stream"
 
 
-class ServerModels(Models):
+class ServerModels(AtServer, Models):
     """As `Models` says, over REST."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
 
     def list_part(self, part: Part) -> Body:
         """Return versions, with the statement of worth that each is judged by, as the server says."""
