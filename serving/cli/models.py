@@ -15,6 +15,7 @@ from dpserve_verify.privacy.budget import short_delta
 from models.parts.beside import read_wanted
 from models.worth.words import short_figure, short_figures, short_worth, verdict
 from serving.cli.backend import backend
+from serving.cli.backends.abstract import RowsToPredict
 from serving.cli.complete import Model
 from serving.cli.requests import takes_request
 from serving.cli.terminal import (
@@ -131,8 +132,9 @@ def predict(
     --cover needs an evaluation of the model with --cover.
     """
     wanted = read_wanted(interval, cover, group)
+    file = RowsToPredict(name, data, schema, out, keep or (), notes, wanted)
     with show_progress(f"predicting with {name}") as progress:
-        body = backend().models.predict(name, data, schema, out, progress, keep or (), notes, wanted)
+        body = backend().models.predict(file, progress)
     summary = f"{body['target']} of {body['records']} records predicted with {body['model']}, written to {out}"
     summary += f"; its price is {body['vouched']}" if "vouched" in body else ""
     show(json, body, summary)

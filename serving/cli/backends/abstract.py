@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -103,6 +104,29 @@ class Measurements(ABC):
         """
 
 
+@dataclass(frozen=True)
+class RowsToPredict:
+    """A file whose rows are to be predicted.
+
+    Attributes:
+        model: Its name.
+        data: The file of rows.
+        schema: How the file is written; as the model's dataset when left out.
+        out: The file to write.
+        keep: Columns of the file that stand before the predictions, as they are.
+        has_notes: Whether a column says which values were clipped, unknown or missing.
+        wanted: What stands beside each prediction; None where nothing is.
+    """
+
+    model: str
+    data: Path
+    schema: Path | None
+    out: Path
+    keep: Sequence[str] = ()
+    has_notes: bool = False
+    wanted: Wanted | None = None
+
+
 class Models(ABC):
     """The list of released models, predictions, and which version answers to a name."""
 
@@ -115,28 +139,9 @@ class Models(ABC):
         """Return the version that answers to a model's name; None where none does."""
 
     @abstractmethod
-    def predict(
-        self,
-        name: str,
-        data: Path,
-        schema: Path | None,
-        out: Path,
-        progress: Progress,
-        keep: Sequence[str] = (),
-        has_notes: bool = False,
-        wanted: Wanted | None = None,
-    ) -> Body:
+    def predict(self, file: RowsToPredict, progress: Progress) -> Body:
         """Predict every row of a file, in its order, into another; return `model`, `target`, `records` and `out`.
-
-        Args:
-            name: The model.
-            data: The file of rows.
-            schema: How the file is written; as the model's dataset when left out.
-            out: The file to write.
-            progress: Called with the number of records done.
-            keep: Columns of the file that stand before the predictions, as they are.
-            has_notes: Whether a column says which values were clipped, unknown or missing.
-            wanted: What stands beside each prediction; None where nothing is.
+        `progress` is called with the number of records done.
         """
 
 

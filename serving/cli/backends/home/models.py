@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from accountant.home import Home
@@ -11,7 +10,7 @@ from accountant.ledger.archive import archived
 from accountant.system.lazy_import import later
 from models.store.bundle import ModelStore
 from models.store.listing import lines, versions_in
-from serving.cli.backends.abstract import Body, Models, Progress
+from serving.cli.backends.abstract import Body, Models, Progress, RowsToPredict
 from serving.cli.backends.user import require_access
 from serving.wire.list_parts import Part
 
@@ -58,26 +57,16 @@ class HomeModels(Models):
         """Return the version that answers to a name."""
         return ModelStore(Home.open().models).champion(name)
 
-    def predict(
-        self,
-        name: str,
-        data: Path,
-        schema: Path | None,
-        out: Path,
-        progress: Progress,
-        keep: Sequence[str] = (),
-        has_notes: bool = False,
-        wanted: Wanted | None = None,
-    ) -> Body:
+    def predict(self, file: RowsToPredict, progress: Progress) -> Body:
         """Predict a file with a verified model."""
         home = Home.open()
-        model = placing.open_in(home, name)
+        model = placing.open_in(home, file.model)
         verified, dataset = model.verified, model.verified.certificate.form.dataset
         require_access(home, "predict", model=model.reference.partition("@")[0], dataset=dataset.name)
-        form = verified.format if schema is None else described.read_schema(schema).format
-        batches = row_files.read_columns(data, verified.ensemble.features, form)
-        ranges = described.ranges_of(home, dataset.name, dataset.schema_digest) if has_notes else None
-        add = None if wanted is None else _beside(home, verified, wanted)
+        form = verified.format if file.schema is None else described.read_schema(file.schema).format
+        batches = row_files.read_columns(file.data, verified.ensemble.features, form)
+        ranges = described.ranges_of(home, dataset.name, dataset.schema_digest) if file.has_notes else None
+        add = None if file.wanted is None else _beside(home, verified, file.wanted)
 
         def answer(columns: RawColumns) -> Answer:
             labels, probabilities = verified.runtime.predict(columns)
@@ -86,10 +75,10 @@ class HomeModels(Models):
             return labels, probabilities, texts, None if add is None else add(columns)
 
         answers = _count_answers(map(answer, batches), progress)
-        kept = row_files.KeptColumns(data, keep, form) if keep else None
-        names = () if wanted is None else wanted.names(verified.ensemble.classes)
-        count = row_files.write_predictions(out, verified.ensemble.classes, answers, kept, has_notes, names)
-        body = {"model": model.reference, "target": verified.ensemble.target, "records": count, "out": str(out)}
+        kept = row_files.KeptColumns(file.data, file.keep, form) if file.keep else None
+        names = () if file.wanted is None else file.wanted.names(verified.ensemble.classes)
+        count = row_files.write_predictions(file.out, verified.ensemble.classes, answers, kept, file.has_notes, names)
+        body = {"model": model.reference, "target": verified.ensemble.target, "records": count, "out": str(file.out)}
         word = verified.certificate.word
         return body | ({"vouched": word} if word else {})
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from models.features.features import Feature, RawColumns, feature_from_json
 from models.features.table_format import format_from_json
 from models.store.bundle import check_reference
 from models.worth.statements import pick_judgement
-from serving.cli.backends.abstract import Body, Models, Progress
+from serving.cli.backends.abstract import Body, Models, Progress, RowsToPredict
 from serving.cli.backends.server.connection import AtServer
 from serving.cli.backends.server.jobs import champion_of
 from serving.wire.list_parts import Part
@@ -48,31 +47,21 @@ class ServerModels(AtServer, Models):
         with self.connection.asking() as service:
             return champion_of(service, name)
 
-    def predict(
-        self,
-        name: str,
-        data: Path,
-        schema: Path | None,
-        out: Path,
-        progress: Progress,
-        keep: Sequence[str] = (),
-        has_notes: bool = False,
-        wanted: Wanted | None = None,
-    ) -> Body:
+    def predict(self, file: RowsToPredict, progress: Progress) -> Body:
         """Predict a file at the server. It is read here, as the server says that the model's dataset is written; what
         is kept never leaves this machine.
         """
-        check_reference(name)
+        check_reference(file.model)
         with self.connection.asking() as service:
-            model = service.model(name)
+            model = service.model(file.model)
             features = [feature_from_json(body) for body in model["features"]]
-            form = format_from_json(model["format"]) if schema is None else read_schema(schema).format
-            batches = read_columns(data, features, form)
-            names = () if wanted is None else wanted.names(model["classes"])
-            answers = _answers(service, model["model"], features, batches, progress, has_notes, wanted, names)
-            kept = KeptColumns(data, keep, form) if keep else None
-            count = write_predictions(out, model["classes"], answers, kept, has_notes, names)
-        body = {"model": model["model"], "target": model["target"], "records": count, "out": str(out)}
+            form = format_from_json(model["format"]) if file.schema is None else read_schema(file.schema).format
+            batches = read_columns(file.data, features, form)
+            names = () if file.wanted is None else file.wanted.names(model["classes"])
+            answers = _answers(service, model["model"], features, batches, progress, file.has_notes, file.wanted, names)
+            kept = KeptColumns(file.data, file.keep, form) if file.keep else None
+            count = write_predictions(file.out, model["classes"], answers, kept, file.has_notes, names)
+        body = {"model": model["model"], "target": model["target"], "records": count, "out": str(file.out)}
         word = model["certificate"].get("vouched")
         return body | ({"vouched": word} if word else {})
 
