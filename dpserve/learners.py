@@ -41,22 +41,6 @@ if TYPE_CHECKING:
         uniform_schema,
     )
 
-NOTEBOOK = frozenset(
-    [
-        "CHECKS",
-        "CHECKS_OF_MANY",
-        "CHECKS_OF_NUMBERS",
-        "Account",
-        "Columns",
-        "PublicWarning",
-        "RowFolds",
-        "Schema",
-        "SpendWarning",
-        "draft",
-        "uniform_schema",
-    ]
-)
-
 __all__ = [
     "CHECKS",
     "CHECKS_OF_MANY",
@@ -92,4 +76,4 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"{__name__} has no {name}")
     notebook = import_module("training.notebook")  # also of a learner alone: its `publish` is from there
-    return getattr(notebook if name in NOTEBOOK else import_module("training.learners"), name)
+    return getattr(notebook if name in notebook.__all__ else import_module("training.learners"), name)
