@@ -12,7 +12,7 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import PRIVATE, write_new
 from local.campaign import campaigns, shared_campaigns
 from local.campaign.defining import CampaignRequest, learner_for
-from local.commands.campaign_states import named_campaigns
+from local.commands import campaign_states
 from serving.cli.backends.user import require_access, this_user
 from serving.cli.requests import key_values
 from serving.cli.terminal import Json, align_columns, note, show
@@ -137,7 +137,7 @@ def end_turn(name: Name, json: Json = False) -> None:
     \b
     dpserve campaign next survey
     """
-    _tell(named_campaigns().change(name, "next", None), json)
+    _tell(campaign_states.change(name, "next", None), json)
 
 
 def give_up(
@@ -150,7 +150,7 @@ def give_up(
     \b
     dpserve campaign give-up survey --reason "an aggregator is gone for good"
     """
-    _tell(named_campaigns().change(name, "give-up", reason), json)
+    _tell(campaign_states.change(name, "give-up", reason), json)
 
 
 def close(name: Name, json: Json = False) -> None:
@@ -159,7 +159,7 @@ def close(name: Name, json: Json = False) -> None:
     \b
     dpserve campaign close survey
     """
-    _tell(named_campaigns().change(name, "close", None), json)
+    _tell(campaign_states.change(name, "close", None), json)
 
 
 def show_campaign(
@@ -172,8 +172,8 @@ def show_campaign(
     dpserve campaign show survey
     """
     if name is not None:
-        return _tell(named_campaigns().get(name), json)
-    bodies = named_campaigns().list_all()
+        return _tell(campaign_states.get(name), json)
+    bodies = campaign_states.list_all()
     rows = [("CAMPAIGN", "STATE", "LEARNER", "EPSILON", "REPORTS", "OF AT LEAST", "MODEL")]
     keys = ("campaign", "state", "learner", "epsilon", "reports", "least", "model")
     rows += [tuple(str(body[key]) for key in keys) for body in bodies]  # type: ignore[misc]
