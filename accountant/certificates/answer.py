@@ -71,9 +71,3 @@ class AnswerKind(StatementKind[AnswerPredicate]):
 
 
 ANSWER = AnswerKind()
-
-
-if __name__ == "__main__":
-    import json
-
-    print(json.dumps(ANSWER.json_schema(), indent=2))

@@ -123,9 +123,3 @@ class ProfileKind(StatementKind[ProfilePredicate]):
 
 
 PROFILE = ProfileKind()
-
-
-if __name__ == "__main__":
-    import json
-
-    print(json.dumps(PROFILE.json_schema(), indent=2))

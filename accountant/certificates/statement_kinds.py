@@ -21,3 +21,10 @@ def kind_in(envelope: bytes) -> StatementKind[Any]:
 def kind_at(home: Place, seq: int) -> StatementKind[Any]:
     """Return the kind of statement of a job that counted a table: an answer, where one is here, or a profile."""
     return ANSWER if ANSWER.file(home, seq).exists() else PROFILE
+
+
+if __name__ == "__main__":  # profile, answer, worth or attack
+    import json
+    import sys
+
+    print(json.dumps(next(kind for kind in STATEMENTS if kind.word == sys.argv[1]).json_schema(), indent=2))

@@ -160,9 +160,3 @@ def method_of(histogram: Mapping[str, Any]) -> str:
 def figure(value: float) -> str:
     """Return a float as statements spell it: exact decimals."""
     return decimal_string(Decimal(repr(value)))
-
-
-if __name__ == "__main__":
-    import json
-
-    print(json.dumps(WORTH.json_schema(), indent=2))

@@ -192,7 +192,7 @@ def test_what_cannot_be_answered_is_refused_before_it_costs(home):
 
 def test_the_published_schema_is_the_form():
     published = json.loads((ledgers.ROOT / "docs" / "answer.schema.json").read_text())
-    assert published == ANSWER.json_schema()  # python -m accountant.certificates.answer > docs/answer.schema.json
+    assert published == ANSWER.json_schema()  # python -m accountant.certificates.statement_kinds answer
 
 
 def test_dates_are_compared_averaged_and_grouped(home, tmp_path):

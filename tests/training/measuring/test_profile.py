@@ -216,6 +216,6 @@ def test_the_published_form_is_that_of_the_code(home):
     import jsonschema
 
     published = json.loads((ledgers.ROOT / "docs" / "profile.schema.json").read_text())
-    assert published == PROFILE.json_schema()  # python -m accountant.certificates.profile > docs/profile.schema.json
+    assert published == PROFILE.json_schema()  # python -m accountant.certificates.statement_kinds profile
     body = job.measure(home, ProfileRequest("two", "0.2", pairs=(("age", "sex"),)), by="test")
     jsonschema.validate(PROFILE.open(home, body["job"])[2].statement, published)
