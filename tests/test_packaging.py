@@ -18,6 +18,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from small_home import write_files
 
 from accountant.system import extensions as installed
 from accountant.system.lazy_import import EXTRAS
@@ -243,8 +244,8 @@ def test_wheel_works_in_a_venv_of_its_own(wheel, small_wheel, tmp_path):
     assert "train" in run("--help")
     assert run("--version").split() == ["dpserve", PROJECT["version"]]
     run("init")
-    data = ROOT / "examples" / "data"
-    rows = ["--data", str(data / "adult_train.parquet"), "--schema", str(data / "adult.schema.yaml")]
+    files = write_files(tmp_path / "files")
+    rows = ["--data", str(files / "rows.parquet"), "--schema", str(files / "schema.yaml")]
     run("dataset", "register", "adult", *rows, "--epsilon", "3", "--delta", "1e-6", "--unit", "record")
     assert "name adult" in run("train", "adult", "--learner", "lazybb", "--epsilon", "0.5", "--set", "rounds=20")
     assert "verified" in run("verify", str(tmp_path / "home" / "models" / "adult" / "1"))

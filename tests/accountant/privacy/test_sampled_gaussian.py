@@ -6,8 +6,6 @@ from decimal import Decimal
 
 import mpmath
 import pytest
-from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent
-from dp_accounting.rdp import RdpAccountant
 
 from accountant.privacy.sampled_gaussian import ROUNDING, divergence
 
@@ -39,6 +37,9 @@ def test_a_step_costs_what_the_integral_says_rounded_up(noise, rate, order):
     with mpmath.workdps(30):
         assert abs(mpmath.mpf(str(figure - ROUNDING)) - exact) <= mpmath.mpf("1e-18")
         assert integral(noise, rate, order, swapped=True) <= exact + mpmath.mpf("1e-18")  # the other direction
+    from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent  # slow to load
+    from dp_accounting.rdp import RdpAccountant
+
     accountant = RdpAccountant([order], NeighboringRelation.ADD_OR_REMOVE_ONE)
     accountant.compose(PoissonSampledDpEvent(float(rate), GaussianDpEvent(float(noise))))
     assert float(figure) == pytest.approx(accountant._rdp[0], rel=1e-9)

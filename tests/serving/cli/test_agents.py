@@ -11,15 +11,13 @@ import sys
 from decimal import Decimal
 
 import anyio
-import httpx2
 import pytest
-from mcp import Client, StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
 from small_home import ROOT, environment, free_port, records, serving, until, write_files
 
 from accountant.access import grants
 from accountant.access.grants import Grant
 from accountant.home import Home
+from accountant.system.lazy_import import later
 from dpserve_verify.privacy.budget import Budget, Relation
 from serving.cli.agents import SPENDING, Agents, server_of
 from serving.cli.backends.choice import ServerAddress
@@ -28,6 +26,8 @@ from training.datasets.datasets import register
 from training.jobs import job
 from training.requests import JobRequest
 
+# A second of a processor, not in each process that collects tests.
+httpx2, mcp, streamable_http = later("httpx2"), later("mcp"), later("mcp.client.streamable_http")
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 SHARE, QUOTA = "0.01", "0.08"  # of a total of 8
 COLUMNS = ("workclass", "education", "marital_status", "occupation", "relationship", "race", "sex")
@@ -100,20 +100,22 @@ def test_an_agent_lists_plans_trains_asks_explains_and_predicts_over_both_transp
     async def over_stdio():
         own = environment(server.path.parent / "none", **said["env"], DPSERVE_TOKEN=server.tokens["bob"])
         own.pop("DPSERVE_HOME")
-        how = StdioServerParameters(
+        how = mcp.StdioServerParameters(
             command=sys.executable, args=["-m", "serving.cli", *said["args"]], env=own, cwd=ROOT
         )
-        async with Client(how) as client:
+        async with mcp.Client(how) as client:
             await through(client)
 
     async def over_http(port):
         bearer = {"Authorization": f"Bearer {server.tokens['bob']}"}
         async with (
             httpx2.AsyncClient(headers=bearer, timeout=120) as found,
-            Client(streamable_http_client(f"http://127.0.0.1:{port}/mcp", http_client=found)) as client,
+            mcp.Client(
+                streamable_http.streamable_http_client(f"http://127.0.0.1:{port}/mcp", http_client=found)
+            ) as client,
         ):
             await through(client)
-        async with Client(f"http://127.0.0.1:{port}/mcp") as nobody:  # the token of who started it opens nothing
+        async with mcp.Client(f"http://127.0.0.1:{port}/mcp") as nobody:  # the token of who started it opens nothing
             assert (await say(nobody, "list", what="datasets"))[0]["error"]["code"] == "forbidden"
 
     cookie = {"Accept": "text/html", "Cookie": f"dpserve={server.tokens['admin']}"}
@@ -181,7 +183,7 @@ def test_a_hostile_agent_overspends_in_none_of_1000_plays(server):
         return [("query", [token], {"epsilon": price})]
 
     async def plays():
-        async with Client(server_of(agents, ana)) as client, Client(server_of(agents, bob)) as other:
+        async with mcp.Client(server_of(agents, ana)) as client, mcp.Client(server_of(agents, bob)) as other:
             others = (await say(other, "plan", what="query", request=COUNT))[0]["token"]
             for _ in range(1000):
                 calls = await play(client, others)
