@@ -11,6 +11,7 @@ from pathlib import Path
 
 import npm
 import pytest
+from pages import blocks
 
 from dpserve_verify.keys import dsse
 from dpserve_verify.keys.trust import fingerprint, load_public_pem
@@ -106,6 +107,36 @@ def test_openssl_verifies_a_bundle(made, tmp_path):
         command = ["openssl", "pkeyutl", "-verify", "-rawin", "-pubin", "-sigfile", "signature", "-in", "pae", "-inkey"]
         done = subprocess.run([*command, str(public)], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert "Signature Verified Successfully" in done.stdout, done.stderr
+
+
+@pytest.mark.system("openssl", "jq")
+def test_who_has_none_of_our_code_checks_a_release_by_the_page(made, tmp_path):
+    """The page's own lines: sound for what was signed, and an error for each way in which a file is another."""
+    dist, public = made
+    (script,) = blocks("docs/audit.md", "sh", "A release")
+    wheel, bill, image = FILES
+
+    def rename(at: Path) -> None:
+        for end in ("", ".sigstore.json"):
+            (at / f"{image}{end}").rename(at / f"image.other{end}")
+
+    changes = {
+        "nothing": lambda at: None,
+        "changed": lambda at: (at / wheel).write_bytes(b"another wheel"),
+        "put in": lambda at: (at / "more.whl").write_bytes(b"x"),
+        "renamed": rename,
+        "of another": lambda at: shutil.copy(at / f"{image}.sigstore.json", at / f"{bill}.sigstore.json"),
+        "another key": lambda at: make_key(at.parent)[1].rename(at.parent / "release.pub.pem"),
+    }
+    for name, change in changes.items():
+        folder = tmp_path / name
+        shutil.copytree(dist, folder / "dist")
+        shutil.copy(public, folder / "release.pub.pem")
+        change(folder / "dist")
+        done = subprocess.run(["sh", "-e", "-c", script], cwd=folder, capture_output=True, text=True, check=False)
+        assert (done.returncode == 0) == (name == "nothing"), (name, done.stdout, done.stderr)
+        if name == "nothing":
+            assert done.stdout.count("Signature Verified Successfully") == len(FILES)
 
 
 @pytest.mark.slow

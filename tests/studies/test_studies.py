@@ -12,6 +12,7 @@ from benchmarks import headline, report
 from benchmarks.lines import read_lines
 from studies.accuracy import bounds, other_noise
 from studies.bdpe import table_4_page
+from studies.beside import run as beside
 from studies.defaults import auto, bends, classes, forecast, rare, rare_of_many, tree_rule
 from studies.dpebm import ebm_paper
 from studies.lazybb import paper, paper_report
@@ -60,6 +61,7 @@ def test_a_page_and_its_pictures_are_written_from_its_lines(page, tmp_path):
 
 
 TEXTS = {
+    "beside/beside.md": lambda at: beside.page(read_lines(at / "beside.jsonl")),
     "bdpe/bdpe.md": lambda at: table_4_page.page(read_lines(at / "bdpe.jsonl.gz")),
     "dpebm/dpebm.md": lambda at: ebm_paper.page(read_lines(at / "dpebm.jsonl")),
     "accuracy/other-noise.md": lambda at: other_noise.page(read_lines(at / "other-noise.jsonl")),
