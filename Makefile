@@ -149,7 +149,7 @@ lock: $(VENV)/dev.stamp ## Pin again what pyproject.toml asks for (ARGS=--upgrad
 	$(subst pyproject.toml ,,$(LOCK)) requirements/mlflow.in $(ARGS) -o requirements/mlflow.txt
 	$(LOCK) requirements/build.in $(FULL) --extra dask -c requirements/dev.txt $(ARGS) -o requirements/dask.txt
 	$(LOCK) $(IMAGE) $(ARGS) -o requirements/image.txt
-	for more in dask duckdb hsm federated; do $(LOCK) $(IMAGE) --extra $$more $(ARGS) -o requirements/image-$$more.txt; done
+	for more in dask duckdb grpc hsm federated; do $(LOCK) $(IMAGE) --extra $$more $(ARGS) -o requirements/image-$$more.txt; done
 	$(subst pyproject.toml ,,$(LOCK)) requirements/build.in requirements/sbom.in $(ARGS) -o requirements/build.txt
 	$(subst pyproject.toml ,,$(LOCK)) deploy/lint/requirements.in $(ARGS) -o deploy/lint/requirements.txt
 

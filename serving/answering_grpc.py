@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -30,7 +30,7 @@ from serving.process.tokens import Bearer, bearer
 from serving.process.watch.logs import set_up
 from serving.rest.models import AT_ONCE, PREDICT_BYTES
 from serving.rest.v2_grpc import METHODS, OPEN, Asked, Reply, message_of, request_of
-from serving.wire.errors import SlowBody, error_response, in_protocol
+from serving.wire.errors import SlowBody, TooManyRequests, error_response, in_protocol
 from serving.wire.grpc_messages import SERVICE
 from serving.wire.request_bodies import ARRIVAL, BODY_SECONDS, Arrival
 from serving.wire.work_time import in_turn
@@ -108,6 +108,7 @@ class Calls:
     def __init__(self, doors: Doors, serving: ServingState) -> None:
         self._doors, self._serving = doors, serving
         self._arriving: dict[str, asyncio.Semaphore] = defaultdict(partial(asyncio.Semaphore, ARRIVING))
+        self._waiting = Counter[str]()  # calls of each caller whose message is not there yet
         self._tasks = set[asyncio.Task[Reply]]()
 
     async def answer(self, method: str, messages: AsyncIterator[bytes], context: Any) -> bytes:
@@ -135,15 +136,21 @@ class Calls:
         known = await self._known(heads)
         if known is None:
             return Asked("GET", "/v2")  # whose door says so, as to everybody without a token
+        caller = known.access.principal
+        if self._waiting[caller] >= CALLS // 2:
+            raise TooManyRequests(f"calls: {CALLS // 2} of yours are being read; ask again in 1 s", retry_after=1)
+        self._waiting[caller] += 1
         try:
-            async with self._arriving[known.access.principal], asyncio.timeout(BODY_SECONDS):
+            async with asyncio.timeout(BODY_SECONDS), self._arriving[caller]:
                 raw = await anext(messages)
         except StopAsyncIteration:
             raise InputError("message: none came") from None
         except TimeoutError:
             raise SlowBody(f"message: did not arrive within {BODY_SECONDS:g} seconds") from None
+        finally:
+            self._waiting[caller] -= 1
         if len(raw) > AT_ONCE:
-            return await in_turn(known.access.principal, request_of, method, raw)
+            return await in_turn(caller, request_of, method, raw)
         return request_of(method, raw)
 
     async def _known(self, heads: Heads) -> Bearer | None:

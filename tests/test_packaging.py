@@ -27,7 +27,7 @@ from training.datasets.drafts.sample import ROWS, SCHEMA
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("accountant", "models", "training", "serving", "dpserve")  # the four rooms, and the client
 LOCKS = ("requirements/run.txt", "requirements/dev.txt", "serving/requirements.txt", "requirements/dask.txt")
-IMAGES = {"image": [], "image-dask": ["dask"], "image-duckdb": ["duckdb"], "image-hsm": ["hsm"]}
+IMAGES = {"image": [], **{f"image-{extra}": [extra] for extra in ("dask", "duckdb", "grpc", "hsm")}}
 PYTHONS = ("3.11", "3.12", "3.13")
 
 # Spelled in pieces, so that this file passes its own check.
