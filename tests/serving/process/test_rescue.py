@@ -245,8 +245,10 @@ def test_a_keeper_ends_with_whom_it_keeps_and_who_lost_it_is_replaced(server):
 
 @pytest.mark.server
 def test_hardly_a_prediction_fails_where_those_who_answer_are_killed(server):
-    """Four clients keep their connections: without keepers two requests are lost with each process. What was answered
-    in part at that moment is lost.
+    """Four clients keep their connections, about two to a process: of six that are killed twelve requests are lost
+    without keepers, and with them only what was answered in part at that moment. Of 36 that could be, none was (three
+    runs): at most one in twelve is lost, by 95 %, and then six of twelve once in 5,000 runs; of nine lost in ten,
+    fewer than six are once in 20,000.
     """
     answers, over = Counter(), Event()
 
