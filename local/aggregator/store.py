@@ -12,7 +12,6 @@ import hashlib
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from accountant.noise.shares import Share
 from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.system.files import sync_directory
 from local.reports.shared import ForAggregators, SharedDefinition
-from local.reports.sqlite_file import empty_log, writing
+from local.reports.sqlite_file import SqliteFile
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS campaign (
@@ -57,14 +56,12 @@ class Line:
     sent: str | None
 
 
-class AggregatorStore:
+class AggregatorStore(SqliteFile):
     """Safe to use from any number of processes."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._noted = path, path.with_name(f"{path.name}.answered")
-
-    def _writing(self) -> AbstractContextManager[sqlite3.Connection]:
-        return writing(self._path, _TABLES, f"ledger={self._path}")
+        super().__init__(path, _TABLES, f"ledger={path}")
+        self._noted = path.with_name(f"{path.name}.answered")
 
     def begin(self, definition: ForAggregators) -> Line:
         """Return the campaign's line, a new one where there is none; WrongState where another campaign had this
@@ -176,7 +173,7 @@ class AggregatorStore:
         with self._writing() as connection:
             connection.execute("UPDATE campaign SET sent = datetime('now') WHERE definition = ?", (definition.digest,))
             connection.execute("DELETE FROM share WHERE definition = ?", (definition.digest,))
-        empty_log(self._path, f"ledger={self._path}")
+        self._empty_log()
 
     def lines(self) -> list[Line]:
         """Return every campaign, the oldest first."""

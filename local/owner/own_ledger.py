@@ -6,8 +6,7 @@ So a crash at any moment leaves nothing, or a report that is sent with the same 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +15,7 @@ from accountant.errors import WrongState
 from dpserve_verify.errors import BudgetRefused, OtherHistory
 from dpserve_verify.formats.canonical import decimal_string
 from local.reports.question import Question
-from local.reports.sqlite_file import writing
+from local.reports.sqlite_file import SqliteFile
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS report (
@@ -45,16 +44,11 @@ class Sent:
     delta: Decimal
 
 
-class OwnLedger:
+class OwnLedger(SqliteFile):
     """Safe to use from any number of processes."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        with writing(self._path, _TABLES, f"ledger={self._path}") as connection:
-            yield connection
+        super().__init__(path, _TABLES, f"ledger={path}")
 
     def serve(self, origin: str, definition: Question) -> None:
         """Remember what a campaign's name stands for in this log. OtherHistory where it stood for something else, also

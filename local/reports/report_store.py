@@ -5,14 +5,13 @@ what owners send, what the two aggregators say of them, once each.
 from __future__ import annotations
 
 import sqlite3
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import IdempotencyConflict, WrongState
-from local.reports.sqlite_file import writing
+from local.reports.sqlite_file import SqliteFile
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS report (owner INTEGER PRIMARY KEY, value ANY NOT NULL) STRICT;
@@ -24,19 +23,11 @@ CREATE TABLE IF NOT EXISTS said (
 """
 
 
-class ReportStore:
+class ReportStore(SqliteFile):
     """Safe to use from any number of processes of one host. A report is an index, or the bytes of two sealed shares."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def _writing(self) -> AbstractContextManager[sqlite3.Connection]:
-        return writing(self._path, _TABLES, "reports")
-
-    def create(self) -> None:
-        """Create the empty file, unless it is there."""
-        with self._writing():
-            pass
+        super().__init__(path, _TABLES, "reports")
 
     def add(self, owner: int, value: int | bytes, turn: int = 1) -> bool:
         """Add a report; return whether it is new. IdempotencyConflict where this owner reported something else;

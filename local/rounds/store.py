@@ -7,12 +7,11 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from accountant.errors import IdempotencyConflict, WrongState
-from local.reports.sqlite_file import empty_log, writing
+from local.reports.sqlite_file import SqliteFile
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS part (owner INTEGER PRIMARY KEY, round INTEGER NOT NULL, sealed BLOB NOT NULL) STRICT;
@@ -33,19 +32,12 @@ class Rule:
     patience: float
 
 
-class RoundStore:
+class RoundStore(SqliteFile):
     """Safe to use from any number of processes of one host. Rounds are counted from 0."""
 
     def __init__(self, path: Path, rule: Rule) -> None:
-        self._path, self._rule = path, rule
-
-    def _writing(self) -> AbstractContextManager[sqlite3.Connection]:
-        return writing(self._path, _TABLES, "rounds")
-
-    def create(self) -> None:
-        """Create the empty file, unless it is there."""
-        with self._writing():
-            pass
+        super().__init__(path, _TABLES, "rounds")
+        self._rule = rule
 
     def add(self, turn: int, owner: int, sealed: bytes) -> bytes | None:
         """Take in an institution's shares of a round, and close the round where it is due. The noisy sum of the round,
@@ -132,7 +124,7 @@ class RoundStore:
         """Empty what the file system may hold of shares: the campaign is over."""
         with self._writing() as connection:
             connection.execute("DELETE FROM part")
-        empty_log(self._path, "rounds")
+        self._empty_log()
 
     def _close(self, connection: sqlite3.Connection, turn: int) -> None:
         """Close a round once nobody is waited for: the first one for all; a later one for those who were in the one
