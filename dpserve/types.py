@@ -25,7 +25,7 @@ class JobFields(TypedDict, total=False):
     target: str | None  # what to predict; must be said where the dataset has several targets
     promote: bool  # make the model champion of its name at once; else it is a candidate, unless it is the first
     evaluate: Number | None  # epsilon at which it is evaluated then on what is kept aside; charged together
-    attack: int  # register an attack on the model, with so many made-up canaries
+    attack: int  # register an attack on the model's claim, of so many runs on made-up canaries
     blocks: str | None  # of a dataset that grows, which: all, last:12, 3-7; the job is charged to each
     public: str | None  # a model of the home to begin from, or the sha256 of a start that is kept there
     idempotency_key: str | None  # the same key with the same request is the same job, and spends once

@@ -13,9 +13,9 @@ from dpserve_verify.certificates.predicate import Index, StatementForm, Text
 from dpserve_verify.formats.forms import Form, form_field
 
 METHOD = (
-    "the model's learner ran once more, by its parameters, plan and noise, on made-up rows alone, each there by a fair "
-    "coin; guesses were made from what that run released. No row of a person was read. Both bounds hold together with "
-    "the level; a bound below the claim is no proof of the claim"
+    "the model's learner ran again and again, by its parameters, plan and noise, on made-up rows alone: in each run a "
+    "canary of so many copies was there or not, by a fair coin, and it was guessed which from what that run released. "
+    "No row of a person was read. A chance below the claim is no proof of the claim"
 )
 
 
@@ -38,7 +38,7 @@ class AttackPredicate(CountsPredicate):
 class AttackStatement(StatementForm):
     """An in-toto Statement v1 about exactly one ONNX file."""
 
-    predicate_type: Literal["https://dpserve/model-attack/v1"] = form_field(key="predicateType")
+    predicate_type: Literal["https://dpserve/model-attack/v2"] = form_field(key="predicateType")
     predicate: AttackPredicate
 
 

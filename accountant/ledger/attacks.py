@@ -22,7 +22,7 @@ STARTED, ENDED = "attack-started", "attacked"
 
 @dataclass(frozen=True)
 class Coins:
-    """Which canaries are in, a bit for each, the first in the lowest; a secret; and the entry that fixes both."""
+    """In which runs the canary is, a bit for each, the first in the lowest; a secret; and the entry that fixes both."""
 
     bits: int
     coins: str
@@ -35,12 +35,12 @@ class Coins:
         return commitment(self.secret, self.coins)
 
 
-def start(ledger: Ledger, seq: int, canaries: int, by: str) -> Coins:
+def start(ledger: Ledger, seq: int, runs: int, by: str) -> Coins:
     """Draw the coins of a job's attack and fix them by their digest, once. WrongState where none was registered, or it
     was begun.
     """
-    size = (canaries + 7) // 8
-    bits, secret = int.from_bytes(os.urandom(size), "little") & (1 << canaries) - 1, os.urandom(32).hex()
+    size = (runs + 7) // 8
+    bits, secret = int.from_bytes(os.urandom(size), "little") & (1 << runs) - 1, os.urandom(32).hex()
     coins = bits.to_bytes(size, "little").hex()
     with ledger.log.writing() as writer:
         return Coins(
@@ -50,7 +50,7 @@ def start(ledger: Ledger, seq: int, canaries: int, by: str) -> Coins:
 
 def enter(ledger: Ledger, seq: int, statement: str, found: dict[str, Any], refuted: bool, signed_by: str) -> int:
     """Bind the signed statement of an attack to its model, once; the index of its entry. `found`: the entry that began
-    it (`started`), the digest of its `coins`, how many `canaries` and `right` guesses it states. KeyInvalid where the
+    it (`started`), the digest of its `coins`, how many `runs` and `right` guesses it states. KeyInvalid where the
     key that signed it may not any more.
     """
     with ledger.log.writing() as writer:

@@ -95,7 +95,7 @@ class Rule:
         if self is not ATTACK:
             return bound
         found = predicate.attack
-        counts = {"canaries": found.canaries, "right": found.right, "refuted": None}  # one above its claim was refused
+        counts = {"runs": found.runs, "right": found.right, "refuted": None}  # one above its claim was refused
         return {**bound, **counts, "started": found.started, "coins": attack.commitment(found.secret, found.coins)}
 
     def check(self, predicate: Any, entry: int, trust: PublicKeys) -> None:
@@ -116,7 +116,7 @@ class Rule:
 WORTH = Rule("worth", "statement of worth", "https://dpserve/model-worth/v1", "evaluated", about_model=True)
 PROFILE = Rule("profile", "profile", "https://dpserve/dataset-profile/v1", "profiled")
 ANSWER = Rule("answer", "answer", "https://dpserve/query-answer/v1", "profiled")
-ATTACK = Rule("attack", "attack", "https://dpserve/model-attack/v1", "attacked", about_model=True)
+ATTACK = Rule("attack", "attack", "https://dpserve/model-attack/v2", "attacked", about_model=True)
 RULES = {rule.url: rule for rule in (PROFILE, ANSWER, WORTH, ATTACK)}
 
 

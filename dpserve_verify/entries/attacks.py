@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from dpserve_verify.certificates.attack import Canaries, guesses_of, is_refuted
+from dpserve_verify.certificates.attack import Runs
 from dpserve_verify.entries.entry import EntryForm, Hex, Index, Mark, Text
 from dpserve_verify.formats.canonical import parse_decimal
 from dpserve_verify.formats.forms import form_field
-from dpserve_verify.privacy.attack_bound import rho_of
+from dpserve_verify.privacy.attack_bound import ceiling, is_unlikely
 from dpserve_verify.privacy.events import plan_from_json
 from dpserve_verify.privacy.soundness import require
 
@@ -25,7 +24,7 @@ class AttackForm(EntryForm):
     generation: ClassVar[int] = 46
 
     reservation: Index = form_field(about="the job that made the model, and registered the attack")
-    coins: Hex = form_field(about="sha256 of a secret and the coins: which canaries are in")
+    coins: Hex = form_field(about="sha256 of a secret and the coins: in which runs a canary is")
 
     def require_job(self, replay: Replay) -> JobState:
         """Return the job, whose attack was registered. LedgerInvalid where there is none such, or no model yet."""
@@ -58,9 +57,9 @@ class Attacked(AttackForm):
     statement: Hex
     model: Hex
     name: str
-    canaries: Canaries = form_field(about="as many as were registered")
+    runs: Runs = form_field(about="as many as were registered")
     right: Index = form_field(about="how many guesses are right, by the statement")
-    refuted: Mark | None = form_field(absent=True, about="a lower bound is above the claim: as so many right ones show")
+    refuted: Mark | None = form_field(absent=True, about="above the claim: as so many right ones show")
 
     def judge(self, replay: Replay, seq: int) -> None:
         """Judge it, as `EntryForm.judge`."""
@@ -70,12 +69,11 @@ class Attacked(AttackForm):
         require(self.reservation not in attacks.stated, f"job {self.reservation}: its attack was stated", "wrong_state")
         same = self.name == job.model and self.model == replay.models[job.issued or 0][1].hex()
         require(same, f"model: must be that of entry {job.issued}")
-        claim = attacks.registered[self.reservation]
-        require(self.canaries == claim.canaries, f"canaries={self.canaries}: {claim.canaries} were registered")
-        guesses = guesses_of(self.canaries)
-        require(self.right <= guesses, f"right={self.right}: must be at most {guesses}, the guesses")
-        shown = is_refuted(self.canaries, self.right, claim.rho, claim.epsilon, claim.delta)
-        marked = f"refuted: must {'' if shown else 'not '}be marked, as {self.right} of {guesses} are right"
+        of = attacks.registered[self.reservation]
+        require(self.runs == of.runs, f"runs={self.runs}: {of.runs} were registered")
+        require(self.right <= of.runs, f"right={self.right}: must be at most {of.runs}, the guesses")
+        shown = is_unlikely(self.right, of.runs, of.claimed)
+        marked = f"refuted: must {'' if shown else 'not '}be marked, as {self.right} of {of.runs} are right"
         require(shown == (self.refuted is True), marked)
         attacks.stated[self.reservation] = seq
         if shown:
@@ -84,12 +82,10 @@ class Attacked(AttackForm):
 
 @dataclass
 class Attackable:
-    """What a job claims, and with how many canaries that is attacked."""
+    """In how many runs a job's learner is attacked, and the most of 10,000 guesses that its claim lets be right."""
 
-    canaries: int
-    rho: Decimal
-    epsilon: Decimal
-    delta: Decimal
+    runs: int
+    claimed: int
 
 
 @dataclass
@@ -108,9 +104,9 @@ class Attacks:
         if "attack" in value:
             registers = not value.keys() & {"evaluates", "profile", "contributes"}
             require(registers, "attack: is of a job that makes a model")
-            rho = rho_of((release.event, count) for release, count in plan_from_json(value["plan"]).runs)
             epsilon, delta = (parse_decimal(value["claim"][name]) for name in ("epsilon", "delta"))
-            self.registered[seq] = Attackable(value["attack"], rho, epsilon, delta)
+            claimed = ceiling(plan_from_json(value["plan"]), epsilon, delta)
+            self.registered[seq] = Attackable(value["attack"], claimed)
 
     def problems(self, revoked: Container[int]) -> list[str]:
         """Return a line for each certificate that an attack refutes, and that was not revoked."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from dpserve_verify.certificates.attack import Canaries
+from dpserve_verify.certificates.attack import Runs
 from dpserve_verify.entries.entry import (
     Accounts,
     EntryForm,
@@ -71,8 +71,8 @@ class AskedForm(EntryForm):
     promote: Mark | None = form_field(absent=True)
     part: Literal["holdout"] | None = form_field(absent=True)
     blocks: Text | None = form_field(absent=True)
-    attack: Canaries | None = form_field(
-        absent=True, about="how many canaries its model is attacked with, by a protocol that is registered so"
+    attack: Runs | None = form_field(
+        absent=True, about="in how many runs its learner is attacked, by a protocol that is registered so"
     )
     evaluates: Index | None = form_field(absent=True, about="the certified model, or the job that makes it")
     against: Index | None = form_field(absent=True)

@@ -39,6 +39,7 @@ from models.answers.stated import table_of
 from models.profile.stated import check as check_profile
 from models.store.bundle import write_bundle
 from models.store.loading import load_verified, unvouched
+from models.worth.attacks import attack_to_json, chance_words, right_words
 from models.worth.card import with_worth
 from models.worth.stated import check
 from serving.cli.backend import backend
@@ -248,9 +249,8 @@ def _shown_worth(statement: Worth) -> tuple[dict[str, Any], str]:
 
 def shown_attack(statement: Attack) -> tuple[dict[str, Any], str]:
     """Say what a verified attack shows."""
-    shown = statement.form.attack
-    line = f"{shown.right} of {len(shown.guessed_in + shown.guessed_out)} guesses right, epsilon at least"
-    return {"model": statement.name}, f"the attack on {statement.name}: {line} {shown.least_epsilon}"
+    body = attack_to_json(statement.form)
+    return {"model": statement.name}, f"the attack on {statement.name}: {right_words(body)}; {chance_words(body)}"
 
 
 _SHOWN: dict[str, Callable[[Any], tuple[dict[str, Any], str]]] = {

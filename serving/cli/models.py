@@ -38,11 +38,12 @@ from serving.wire.list_parts import Part
 from training.requests import EvaluationRequest
 
 if TYPE_CHECKING:
-    from models.worth import metrics
+    from models.worth import attacks, metrics
     from models.worth import report as worth_report
     from models.worth import stated as worth_stated
     from training.rows.tables import row_files
 else:
+    attacks = later("models.worth.attacks")
     metrics = later("models.worth.metrics")
     worth_report = later("models.worth.report")
     worth_stated = later("models.worth.stated")
@@ -216,15 +217,11 @@ def show_attack(name: str, json: bool) -> None:
 
 def attack_text(body: dict[str, Any]) -> str:
     """Describe what an attack shows in lines for people."""
-    percent = f"{float(body['level']) * 100:g} %"
     verdict = paint("ABOVE THE CLAIM: do not rely on it", "bad") if body["refuted"] else "not above the claim"
     lines = [
-        ("attack", f"{body['right']} of {body['guesses']} guesses right, about {body['canaries']} canaries"),
-        (
-            "epsilon",
-            f"at least {body['epsilon']['least']} (with {percent}); at most {body['epsilon']['claimed']} by proof",
-        ),
-        ("rho", f"at least {body['rho']['least']}; at most {body['rho']['claimed']}"),
+        ("attack", attacks.right_words(body)),
+        ("guesses", attacks.chance_words(body)),
+        ("epsilon", f"at least {body['epsilon']['least']} by that; at most {body['epsilon']['claimed']} by proof"),
         ("verdict", verdict),
         ("signed", f"entry {body['entry']}, {body['statement']}"),
     ]

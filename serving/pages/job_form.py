@@ -6,6 +6,7 @@ Where "try several values" is chosen, values with commas between them are privat
 from __future__ import annotations
 
 import hashlib
+import re
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -52,14 +53,18 @@ SLOW = "Working out this price takes longer than a page may wait. Ask again in a
 
 
 def body_of(kind: Any, typed: Mapping[str, str]) -> dict[str, Any]:
-    """Return what was typed as a request's body: lists by commas, a switch by whether it is on, no empty text."""
+    """Return what was typed as a request's body: lists by commas, a switch by whether it is on, whole numbers where
+    the default is one, no empty text.
+    """
     body: dict[str, Any] = {}
     for request_field in request_fields(kind):
         text = typed.get(request_field.name, "")
         if text:
             is_list = isinstance(request_field.default, tuple)
             words = [word.strip() for word in text.split(",") if word.strip()]
-            body[request_field.name] = words if is_list else True if request_field.default is False else text
+            whole = type(request_field.default) is int and re.fullmatch("[0-9]{1,9}", text)
+            one = True if request_field.default is False else int(text) if whole else text
+            body[request_field.name] = words if is_list else one
     return body
 
 

@@ -1,10 +1,9 @@
 """How often an attack by canaries is above a sound claim, and how often it catches half of the priced noise.
 
-    python -m studies.attacks.canaries --fits 1000 --halved 100 > studies/attacks/canaries.jsonl
-    python -m studies.attacks.canaries --report < studies/attacks/canaries.jsonl
+    python -m studies.attacks.canaries forest 1 --attacks 3 --runs 100 >> studies/attacks/canaries.jsonl
+    python -m studies.attacks.canaries report < studies/attacks/canaries.jsonl
 
-Every fit is a real one, of `forest` with 8 trees of depth 8 on canaries of Adult's schema. Its trees are public,
-so how far a canary moves each answer is the same in every fit: it is played once.
+Every run is a real fit on a canary of Adult's schema, with the noise that is priced and with half of it.
 """
 
 from __future__ import annotations
@@ -13,130 +12,93 @@ import argparse
 import json
 import secrets
 import sys
+from math import comb
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
-from dpserve_verify.certificates.attack import LEVEL, guesses_of
-from dpserve_verify.privacy.attack_bound import of_epsilon, of_rho, refutes, rho_of
+from dpserve_verify.privacy.attack_bound import ceiling, copies_of, is_unlikely
 from dpserve_verify.privacy.budget import Budget, Relation
 from training.jobs import attack
-from training.learners.forest import DPRandomForestClassifier
+from training.learners import LEARNERS
 from training.rows.schema.schema import parse_schema
 from training.session.session import Public, Session
 
 SCHEMA = Path(__file__).parents[2] / "examples" / "data" / "adult.schema.yaml"
-EPSILONS, DELTA, CANARIES = ("1", "2", "4", "8", "0.5"), "0.000001", 1000
+DELTA = "0.000001"
+RUNS = (100, 200, 500, 1000)  # of attacks that are told of
 DRAW = Session.draw
 
 
 def draw_half(self: Session, mechanism: Any, exact: Any, asked: Any) -> Any:
     """Draw with half of the noise that is priced: the bug that is to be caught."""
-    doubled = mechanism.draw(2 * exact, asked.sensitivity)
+    doubled = DRAW(self, mechanism, 2 * exact, asked)
     return doubled if asked.norm == "range" else (doubled + 1) // 2
 
 
-def target(epsilon: str, **parameters: Any) -> attack.Attacked:
-    """Return the learner at an epsilon, as a job on Adult would reserve it."""
+def target(learner: str, epsilon: str, **parameters: Any) -> attack.Attacked:
+    """Return a learner at an epsilon, as a job on Adult would reserve it."""
     question = parse_schema(SCHEMA.read_bytes()).question(None, {})
     public = Public.of(question, Relation.ADD_REMOVE, Budget.of(epsilon, DELTA), pure=False)
-    recipe = DPRandomForestClassifier(**parameters).recipe(public)
-    return attack.Attacked(
-        lambda: DPRandomForestClassifier(**parameters).learn, public, recipe.unit, recipe.plan, question, seed=1
-    )
+    made = LEARNERS[learner]
+    recipe = made(**parameters).recipe(public)
+    return attack.Attacked(lambda: made(**parameters).learn, public, recipe.unit, recipe.plan, question, seed=1)
 
 
-def run(epsilon: str, moves: Any, fits: int, *, halved: bool) -> dict[str, Any]:
-    """Attack so many fits. `moves`: of each canary, in the answers' own unit."""
-    of, guesses = target(epsilon, trees=8, depth=8), guesses_of(CANARIES)
-    table = of.canaries(CANARIES)
-    always, rights = table.slice(CANARIES), []
-    base, decode = np.concatenate([np.ravel(exact) for _, exact, _ in BASE]), None
+def run(of: attack.Attacked, runs: int, *, halved: bool) -> int:
+    """Attack once; return how many guesses are right."""
+    coins = secrets.randbits(runs)
     Session.draw = draw_half if halved else DRAW  # type: ignore[method-assign]
     try:
-        for _ in range(fits):
-            coins = np.array([secrets.randbits(1) for _ in range(CANARIES)], bool)
-            released = of.play(pa.concat_tables([always, table.filter(pa.array([*coins.tolist(), False]))]))
-            asked, seen = released[0][0], np.concatenate([np.ravel(answer) for _, _, answer in released])
-            noise = attack.noise_of(asked)
-            if decode is None:  # what `attack.tell_apart` solves for each fit anew
-                unit = moves / noise
-                decode = np.linalg.solve(unit @ unit.T + 4 * np.eye(CANARIES), unit)
-            scores = decode @ ((seen - base - moves.sum(axis=0) / 2) / noise)
-            inside, outside = attack.guess(scores, guesses)
-            rights.append(int(coins[inside].sum() + (~coins[outside]).sum()))
+        return runs - (coins ^ of.guess(coins, runs)).bit_count()
     finally:
         Session.draw = DRAW  # type: ignore[method-assign]
-    rho = rho_of((release.event, count) for release, count in of.plan.runs)
-    caught = (
-        _least_that_refutes(guesses, of_rho(rho)),
-        _least_that_refutes(guesses, of_epsilon(of.public.budget.epsilon, of.public.budget.delta)),
-    )
-    above = [right for right in rights if right >= min(caught)]
-    middle = attack.figures(CANARIES, sorted(rights)[len(rights) // 2], of.plan, of.public.budget.delta)
-    return {
-        "epsilon": epsilon,
-        "halved": halved,
-        "fits": fits,
-        "above": len(above),
-        "right": sum(rights) / len(rights),
-        "guesses": guesses,
-        "rho": str(rho),
-        "leastRho": str(middle["leastRho"]),
-        "leastEpsilon": str(middle["leastEpsilon"]),
-    }
-
-
-def _least_that_refutes(guesses: int, promise: Any) -> int:
-    """Return the fewest right guesses that refute a promise."""
-    low, high = guesses // 2, guesses + 1
-    while low < high:
-        right = (low + high) // 2
-        if refutes(CANARIES, guesses, right, LEVEL, promise):
-            high = right
-        else:
-            low = right + 1
-    return low
 
 
 def report(lines: list[dict[str, Any]]) -> str:
-    """Return the table of a page."""
-    heads = ("epsilon", "noise", "fits", "right", "rho claimed", "rho at least", "epsilon at least", "above the claim")
-    rows: list[tuple[str, ...]] = [heads, ("---:",) * len(heads)]
-    for each in lines:
-        noise, right = "half of it" if each["halved"] else "as priced", f"{each['right']:.0f} of {each['guesses']}"
-        shown = each["rho"], each["leastRho"], each["leastEpsilon"], f"**{each['above'] / each['fits']:.1%}**"
-        rows.append((each["epsilon"], noise, str(each["fits"]), right, *shown))
+    """Return the table of a page: how often attacks of so many runs are above the claim, by the law of guesses that are
+    right as often as measured.
+    """
+    heads = ("learner", "epsilon", "noise", "copies", "fits", "right", "claimed at most", *map(str, RUNS))
+    rows: list[tuple[str, ...]] = [heads, ("---",) * len(heads)]
+    names = sorted({(each["learner"], each["epsilon"], each["halved"]) for each in lines})
+    for name in names:
+        found = [each for each in lines if (each["learner"], each["epsilon"], each["halved"]) == name]
+        fits, claimed = sum(each["runs"] for each in found), found[0]["claimed"]
+        right = sum(each["right"] for each in found) / fits
+        powers = (f"{power(runs, claimed, right):.3f}" for runs in RUNS)
+        noise = "half" if name[2] else "as priced"
+        shown = str(found[0]["copies"]), str(fits), f"{right:.3f}", f"{claimed / 10_000:.4f}"
+        rows.append((*name[:2], noise, *shown, *powers))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-BASE: list[Any] = []
+def power(runs: int, claimed: int, right: float) -> float:
+    """Return how often an attack is above a claim whose guesses are each right with this chance."""
+    refuting = next((at for at in range(runs + 1) if is_unlikely(at, runs, claimed)), runs + 1)
+    return sum(comb(runs, at) * right**at * (1 - right) ** (runs - at) for at in range(refuting, runs + 1))
 
 
 def main() -> None:
-    """Run, or print the table of lines."""
+    """Attack, and print a line of what came of each; or print the table of lines."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--fits", type=int, default=1000)
-    parser.add_argument("--halved", type=int, default=100)
-    parser.add_argument("--report", action="store_true")
+    parser.add_argument("learner")
+    parser.add_argument("epsilon", nargs="?", default="1")
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--attacks", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=100)
     asked = parser.parse_args()
-    if asked.report:
+    if asked.learner == "report":
         print(report([json.loads(line) for line in sys.stdin]))
         return
-    of = target("1", trees=8, depth=8)
-    table = of.canaries(CANARIES)
-    always = table.slice(CANARIES)
-    answers = [answer for _, _, answer in of.play(always)]
-    BASE[:] = of.play(always, answers)
-    base = np.concatenate([np.ravel(exact) for _, exact, _ in BASE])
-    alone = (of.play(pa.concat_tables([always, table.slice(at, 1)]), answers) for at in range(CANARIES))
-    moves = np.array([np.concatenate([np.ravel(exact) for _, exact, _ in each]) for each in alone]) - base
-    for epsilon in EPSILONS:
-        for halved in (False, True):
-            fits = asked.halved if halved else asked.fits if epsilon == "1" else asked.fits // 10
-            print(json.dumps(run(epsilon, moves, fits, halved=halved)), flush=True)
+    parameters = {name: int(value) for name, value in (each.split("=") for each in asked.set)}
+    of = target(asked.learner, asked.epsilon, **parameters)
+    claimed = ceiling(of.plan, of.public.budget.epsilon, of.public.budget.delta)
+    for halved in (False, True) * asked.attacks:
+        line = {
+            "learner": asked.learner, "epsilon": asked.epsilon, **parameters, "runs": asked.runs, "halved": halved,
+            "copies": copies_of(of.plan), "claimed": claimed, "right": run(of, asked.runs, halved=halved),
+        }  # fmt: skip
+        print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":

@@ -454,8 +454,8 @@ def attacked(home: Home) -> None:
             with home.ledger.log.writing() as writer:
                 started = writer.append(attacks.STARTED, reservation=seq, coins=coins, by="steward")
         if stage > 1:
-            right = 12 if stage > 2 else 6  # of 12
-            found = {"started": started, "coins": coins, "canaries": 120, "right": right}
+            right = 120 if stage > 2 else 60
+            found = {"started": started, "coins": coins, "runs": 120, "right": right}
             attacks.enter(home.ledger, seq, hexes(f"attack {seq}"), found, stage > 2, keyid)
     key_life.revoke(home, int(home.ledger.job(seq).issued or 0), "steward", "its attack shows more than it claims")
 

@@ -381,17 +381,17 @@ FORGERIES = {
         "two certificates of one job",
         more("issued", "issued", statement=DIGEST, model=DIGEST, name="adult"),
     ),
-    "attacked-with-more-canaries": Forgery(
+    "attacked-with-more-runs": Forgery(
         "attacked",
         "rules",
-        "an attack states other canaries than were registered: how many are chosen after it was made",
-        lambda leaves: replaced(leaves, first(leaves, "attacked"), canaries=1000),
+        "an attack states other runs than were registered: how many are chosen after it was made",
+        lambda leaves: replaced(leaves, first(leaves, "attacked"), runs=1000),
     ),
     "attacked-and-silent": Forgery(
         "attacked",
         "rules",
         "an attack shows more than is claimed, and its entry does not say so",
-        lambda leaves: replaced(leaves, first(leaves, "attacked"), right=12),
+        lambda leaves: replaced(leaves, first(leaves, "attacked"), right=120),
     ),
     "of-an-ended-schedule": Forgery(
         "scheduled",

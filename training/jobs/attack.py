@@ -1,20 +1,19 @@
-"""An attack on what a learner releases, by canaries: made-up rows, each there by a fair coin (docs/privacy/prices.md).
+"""An attack on what a learner releases, by canaries: made-up units, each there by a fair coin (docs/privacy/prices.md).
 
-The learner of a certified model runs once more, by the parameters, plan and noise that its job reserved, on canaries
-alone. No row of a person is read, so it costs nothing of a budget. From what that run released, and without the coins,
-it is guessed of some canaries whether they are there; the auditor's arithmetic says what the guesses show.
+The learner of a certified model runs again and again, by the parameters, plan and noise that its job reserved, each
+time on one canary or none. No row of a person is read, so it costs nothing of a budget. From what a run released it is
+guessed whether its canary was there: where that is likelier with it than without, by the plan's own laws of noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from accountant.access import key_life
 from accountant.certificates.attack import ATTACK, METHOD
@@ -23,14 +22,12 @@ from accountant.home import Home
 from accountant.ledger import attacks
 from accountant.noise.mechanisms import Mechanism
 from accountant.noise.objective import ObjectivePerturbation
-from dpserve_verify.certificates import attack as auditor
-from dpserve_verify.certificates.attack import count_right, guesses_of, is_above
+from dpserve_verify.certificates.attack import count_right, figures, is_above
 from dpserve_verify.certificates.certificate import digest
 from dpserve_verify.errors import InputError
-from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.keys import dsse
-from dpserve_verify.privacy.attack_bound import lower_bound, of_epsilon, of_rho, rho_of
-from dpserve_verify.privacy.events import Plan, Release, plan_from_json
+from dpserve_verify.privacy.attack_bound import copies_of
+from dpserve_verify.privacy.events import Gaussian, Plan, Release, plan_from_json
 from dpserve_verify.system.files import PRIVATE, replace_file
 from models.store.placing import open_in
 from models.worth.attacks import attack_to_json
@@ -42,26 +39,42 @@ from training.measuring.planning import part_of
 from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import Schema, schema_of
 from training.rows.tables.data import rows_of
-from training.session.session import Integers, Public, Rehearsal, Session
+from training.session.session import Public, Query, Rehearsal, Session
 
-Floats = NDArray[np.float64]
-Taken = tuple[Release, Any, Any]  # the line of the plan, what stood before the noise, the answer
+AGAINST = 1  # rows against a canary, for each of its own
 
 
-class _Tape(Session):
-    """Plays a plan and writes down each release; with `answers`, those are given in place of draws."""
+class _Beside(Session):
+    """Plays a plan on rows without a canary or on those with it, and sums how much likelier each answer is with it."""
 
-    def __init__(self, public: Public, unit: Decimal, plan: Plan, rows: Rows, answers: list[Any] | None) -> None:
-        super().__init__(public, unit, plan, rows)
-        self.taken: list[Taken] = []
-        self._given = answers
+    def __init__(self, of: Attacked, without: Rows, within: Rows, *, inside: bool) -> None:
+        super().__init__(of.public, of.unit, of.plan, within if inside else without)
+        self.both, self.likelier = (without, within), 0.0
 
-    def draw(self, mechanism: Mechanism, exact: Integers, asked: Release) -> Any:
-        """Draw, or answer as it was answered before."""
-        answer = super().draw(mechanism, exact, asked) if self._given is None else self._given[len(self.taken)]
-        kept = None if isinstance(mechanism, ObjectivePerturbation) else np.asarray(exact, np.float64)
-        self.taken.append((asked, kept, answer))
+    def release(self, query: Query, mechanism: Mechanism) -> Any:
+        """Release as a session does."""
+        self._query = query
+        return super().release(query, mechanism)
+
+    def draw(self, mechanism: Mechanism, exact: Any, asked: Release) -> Any:
+        """Draw, and weigh the answer: by both exact answers alike, whichever it was drawn from."""
+        answer = super().draw(mechanism, exact, asked)
+        if not isinstance(mechanism, ObjectivePerturbation):  # a minimum of a loss: it tells nothing here
+            without, within = (log_chance(asked, answer, np.asarray(self._query(rows))) for rows in self.both)
+            self.likelier += within - without
         return answer
+
+
+def log_chance(asked: Release, answer: Any, exact: Any) -> float:
+    """Return the logarithm of the chance of an answer, up to what is the same for all `exact` ones."""
+    if asked.norm == "range":
+        powers = np.atleast_2d(exact) * float(asked.event.pure or 0) / asked.sensitivity
+        chosen = powers[np.arange(len(powers)), np.atleast_1d(answer).astype(int)]
+        return float(np.sum(chosen - np.logaddexp.reduce(powers, axis=1)))
+    away = (answer - exact) / asked.sensitivity
+    if isinstance(asked.event, Gaussian):
+        return float(-np.sum(away**2) / (2 * float(asked.event.noise_multiplier) ** 2))
+    return float(-np.sum(np.abs(away)) * float(asked.event.pure or 0))
 
 
 @dataclass(frozen=True)
@@ -75,110 +88,39 @@ class Attacked:
     schema: Schema
     seed: int
 
-    def canaries(self, count: int) -> pa.Table:
-        """Make up a row for each canary, with an answer by chance, and one more that is always there."""
-        table = pa.table(made_up_columns(self.schema, count + 1, self.seed))
-        chances = uniform_numbers(self.seed, "canary", "answer", count + 1)
-        classes, ends = self.schema.classes, self.schema.target_range or (0.0, 1.0)
-        picked = [chance >= 0.5 for chance in chances]
-        answers = (
-            pa.array([ends[each] for each in picked])
-            if classes is None
-            else pa.array([classes[int(chance * len(classes))] for chance in chances])
+    def canaries(self, count: int) -> tuple[pa.Table, pa.Table]:
+        """Make up a row for each canary, with an answer by chance, and the same rows with another answer."""
+        table = pa.table(made_up_columns(self.schema, count, self.seed))
+        chances = uniform_numbers(self.seed, "canary", "answer", count)
+        answers: Sequence[Any] = self.schema.classes or self.schema.target_range or (0.0, 1.0)
+        picked = [int(chance * len(answers)) for chance in chances]
+        at, name = table.column_names.index(self.schema.target), self.schema.target
+        one, other = (
+            table.set_column(at, name, pa.array([answers[(pick + far) % len(answers)] for pick in picked]))
+            for far in (0, 1)
         )
-        at = table.column_names.index(self.schema.target)
-        return table.set_column(at, self.schema.target, answers)
+        return one, other
 
-    def play(self, table: pa.Table, answers: list[Any] | None = None) -> list[Taken]:
-        """Play the plan on a table, each row as often as one unit may have it."""
-        some = pa.concat_tables([table] * self.public.contributions)
-        rows = rows_of(self.schema, some, some[self.schema.target], self.public.relation)
-        session = _Tape(self.public, self.unit, self.plan, rows, answers)
-        self.learn()(session)
-        session.close()
-        return session.taken
-
-    def scores(self, coins: NDArray[np.bool_], tell: Callable[[int], None] = lambda done: None) -> Floats:
-        """Play once with noise on the canaries that are in, and score each canary by how much likelier what was
-        released is with it than without, beside the row that is always there: played again on each by itself, with the
-        answers that were released. The coins are used for nothing but the first play.
+    def guess(self, coins: int, runs: int, tell: Callable[[int], None] = lambda done: None) -> int:
+        """Run so often, each time with a canary where its coin says so, and guess each time whether it was there. Rows
+        against it are always there: what is learned of them is wrong of it, so that it keeps its full weight. The coins
+        tell on which rows it is played, and nothing else.
         """
-        table = self.canaries(len(coins))
-        always = table.slice(len(coins))
-        released = self.play(pa.concat_tables([always, table.filter(pa.array([*coins.tolist(), False]))]))
-        answers = [answer for _, _, answer in released]
-        base = self.play(always, answers)
-        seen, moves = _seen(base), np.empty((len(coins), sum(len(part) for part in _seen(base))))
-        for at in range(len(coins)):
-            moves[at] = moves_by(self.play(pa.concat_tables([always, table.slice(at, 1)]), answers), base)
+        (canaries, against), guesses = self.canaries(runs), 0
+        rows = copies_of(self.plan) * self.public.contributions
+        for at in range(runs):
+            always, canary = against.take([at] * rows * AGAINST), canaries.take([at] * rows)
+            without, within = self.rows(always), self.rows(pa.concat_tables([always, canary]))
+            beside = _Beside(self, without, within, inside=bool(coins >> at & 1))
+            self.learn()(beside)
+            beside.close()
+            guesses |= (beside.likelier > 0) << at
             tell(at + 1)
-        return tell_apart(moves, np.concatenate(seen))
+        return guesses
 
-
-def _seen(base: list[Taken]) -> list[Floats]:
-    """Return what was released in units of its noise, less what would be expected of the row that is always there."""
-    parts = []
-    for asked, exact, answer in base:
-        if exact is None:  # a minimum of a loss: it tells nothing here
-            continue
-        if asked.norm != "range":
-            parts.append(np.ravel(answer - exact) / noise_of(asked))
-            continue
-        chances = _chances(asked, exact)
-        chosen = np.zeros_like(chances)
-        chosen[np.arange(len(chances)), np.atleast_1d(answer).astype(int)] = 1
-        parts.append(np.ravel((chosen - chances) / np.sqrt(chances)))
-    return parts
-
-
-def moves_by(with_it: list[Taken], base: list[Taken]) -> Floats:
-    """Return by how much a canary moves what `_seen` gives, in the same units: of a choice, to first order."""
-    parts = []
-    for (asked, one, _), (_, other, _) in zip(with_it, base, strict=True):
-        if one is None or other is None:
-            continue
-        move = one - other
-        if asked.norm != "range":
-            parts.append(np.ravel(move) / noise_of(asked))
-            continue
-        chances, move = _chances(asked, other), np.atleast_2d(move) * float(asked.event.pure or 0) / asked.sensitivity
-        parts.append(np.ravel((move - (chances * move).sum(axis=1, keepdims=True)) * np.sqrt(chances)))
-    return np.concatenate(parts)
-
-
-def noise_of(asked: Release) -> float:
-    """Return the standard deviation of the noise in each number."""
-    return float(asked.sensitivity * (asked.event.deviation or 1))
-
-
-def _chances(asked: Release, exact: Floats) -> Floats:
-    """Return the chance of each choice, row by row, by the exponential mechanism."""
-    powers = np.atleast_2d(exact) * float(asked.event.pure or 0) / asked.sensitivity
-    return np.maximum(np.exp(powers - np.logaddexp.reduce(powers, axis=1, keepdims=True)), 1e-12)
-
-
-def tell_apart(moves: Floats, seen: Floats) -> Floats:
-    """Return a score for each canary: the best linear estimate of its coin from all that was seen, whose noise has the
-    variance 1 and whose coins have 1/4, so that canaries which move the same answers are told apart.
-    """
-    matched = moves @ (seen - moves.sum(axis=0) / 2)
-    return np.asarray(np.linalg.solve(moves @ moves.T + 4 * np.eye(len(moves)), matched))
-
-
-def guess(scores: Floats, count: int) -> tuple[list[int], list[int]]:
-    """Return the canaries that are guessed to be in, and not to be: of the highest and the lowest scores."""
-    order = np.argsort(scores, kind="stable").tolist()
-    return sorted(order[len(order) - count // 2 :]), sorted(order[: count // 2])
-
-
-def figures(canaries: int, right: int, plan: Plan, delta: Decimal) -> dict[str, Decimal]:
-    """Return the claimed rho, and the bounds that so many right guesses show."""
-    guesses, level = guesses_of(canaries), auditor.LEVEL
-    return {
-        "rho": rho_of((release.event, count) for release, count in plan.runs),
-        "leastRho": lower_bound(canaries, guesses, right, level, of_rho),
-        "leastEpsilon": lower_bound(canaries, guesses, right, level, lambda at: of_epsilon(at, delta)),
-    }
+    def rows(self, table: pa.Table) -> Rows:
+        """Return a table as rows that a learner may ask."""
+        return rows_of(self.schema, table, table[self.schema.target], self.public.relation)
 
 
 def attack(home: Home, name: str, by: str, tell: Callable[[int], None] = lambda done: None) -> dict[str, Any]:
@@ -191,9 +133,9 @@ def attack(home: Home, name: str, by: str, tell: Callable[[int], None] = lambda 
     if home.ledger.job(seq).issued != issued:
         raise InputError(f"model={name}: was edited; attack the version that it came from")
     steps, stored = steps_of(home, seq), home.ledger.reservation(seq).value
-    count = steps.request.attack
-    if not count:
-        raise InputError(f"model={name}: no attack was registered when it was trained; dpserve train --attack 1000")
+    runs = steps.request.attack
+    if not runs:
+        raise InputError(f"model={name}: no attack was registered when it was trained; dpserve train --attack 500")
     dataset = home.ledger.dataset_of(seq)
     schema = schema_of(home, dataset)
     of = Attacked(
@@ -204,16 +146,14 @@ def attack(home: Home, name: str, by: str, tell: Callable[[int], None] = lambda 
     of.learn()(rehearsal)
     if rehearsal.plan != of.plan:
         raise PlanMismatch(f"model={name}: this version of dpserve would train it otherwise, and cannot attack it")
-    drawn = attacks.start(home.ledger, seq, count, by)
-    scores = of.scores(np.array([drawn.bits >> at & 1 for at in range(count)], bool), tell)
-    inside, outside = guess(scores, guesses_of(count))
-    right = count_right(drawn.coins, inside, outside)
-    shown = figures(count, right, of.plan, steps.request.budget.delta)
-    entry = home.ledger.log.entry(issued).value
+    drawn = attacks.start(home.ledger, seq, runs, by)
+    guesses = of.guess(drawn.bits, runs, tell).to_bytes((runs + 7) // 8, "little").hex()
+    claim = Decimal(stored["claim"]["epsilon"]), Decimal(stored["claim"]["delta"])
     found = {
-        "canaries": count, "started": drawn.entry, "secret": drawn.secret, "coins": drawn.coins, "in": inside,
-        "out": outside, "right": right, **{key: decimal_string(each) for key, each in shown.items()},
+        "runs": runs, "started": drawn.entry, "secret": drawn.secret, "coins": drawn.coins, "guesses": guesses,
+        **figures(runs, count_right(runs, drawn.coins, guesses), of.plan, *claim),
     }  # fmt: skip
+    entry = home.ledger.log.entry(issued).value
     payload = ATTACK.encode(
         {"model": {"name": entry["name"], "certificate": issued}, "attack": found, "method": METHOD, "level": "0.95"},
         {}, part_of(dataset, steps.request), dataset, steps.request, of.plan,
@@ -227,13 +167,12 @@ def state(home: Home, seq: int, payload: bytes, coins: str) -> dict[str, Any]:
     """Sign the statement, enter it, and put it in its place with its proof."""
     predicate = ATTACK.read(payload)[1].predicate
     found = predicate.attack
-    bound = {"started": found.started, "coins": coins, "canaries": found.canaries, "right": found.right}
-    refuted = is_above(found, Decimal(predicate.claim.epsilon))
+    bound = {"started": found.started, "coins": coins, "runs": found.runs, "right": found.right}
     place = ATTACK.place(home, seq)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     envelope = sign(home, place / ATTACK.envelope_file, payload)
     index = attacks.enter(
-        home.ledger, seq, digest(dsse.parse(envelope).payload), bound, refuted, key_life.signed_by(envelope)
+        home.ledger, seq, digest(dsse.parse(envelope).payload), bound, is_above(found), key_life.signed_by(envelope)
     )
     replace_file(place / ATTACK.proof_file, home.ledger.log.proof(index).encode(), PRIVATE, alone=True)
     return {"job": seq, "entry": index, **attack_to_json(predicate), "statement": str(ATTACK.file(home, seq))}

@@ -15,8 +15,8 @@ from pydantic.dataclasses import dataclass
 
 from training.requests.base import CLOSED, Checked, Control, Option, request_fields
 from training.requests.fields import (
+    AttackRuns,
     Blocks,
-    Canaries,
     Delta,
     Epsilon,
     Figures,
@@ -91,7 +91,14 @@ class JobRequest(Checked):
         Option("--public", "begin from a public score: a file of public rows, or a model of this home"),
     ] = None
     attack: Annotated[
-        Canaries, Field(description="register an attack on the model, with so many made-up canaries; 0: none")
+        AttackRuns,
+        Field(description="register an attack on the model's claim, of so many runs on made-up canaries; 0: none"),
+        Control(
+            "Runs of an attack on it",
+            "Free, and made later by the steward: dpserve evaluate MODEL --attack. Empty: none.",
+            "none",
+            inputmode="numeric",
+        ),
     ] = 0
     blocks: Blocks = None
     idempotency_key: Key = None

@@ -173,17 +173,17 @@ Blocks = Annotated[
 ]
 
 
-def check_canaries(count: int, info: ValidationInfo) -> int:
-    """Return with how many canaries an attack is registered; 0: none is. InputError for another number."""
+def check_attack_runs(count: int, info: ValidationInfo) -> int:
+    """Return in how many runs an attack is registered; 0: none is. InputError for another number."""
     if count and not FEWEST <= count <= MOST:
         raise InputError(f"{info.field_name}={count!s:.40}: must be 0, or {FEWEST} to {MOST}")
     return count
 
 
 _SOME = {"type": "integer", "minimum": FEWEST, "maximum": MOST}
-Canaries = Annotated[
+AttackRuns = Annotated[
     StrictInt,
-    AfterValidator(check_canaries),
+    AfterValidator(check_attack_runs),
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0, "maximum": 0}, _SOME]}),
 ]
 Key = Annotated[

@@ -246,7 +246,7 @@ class Request:
     """A job as it was asked for: what its digest and idempotency are about. `parameters` hold texts, integers,
     booleans, None. `model`: empty where the kind of job is about none. `target`: one of the dataset's, where it has
     several. `kind`: what the job is for. `part`: HOLDOUT where it reads the units that are kept aside. `promote`:
-    whether its model shall be champion at once. `attack`: with how many canaries it is attacked, 0 where it is not.
+    whether its model shall be champion at once. `attack`: in how many runs its learner is attacked, 0 where it is not.
     `blocks`: of a dataset that grows, which, in words; `window`: what they meant when it was planned, and `registered`
     the entry of the dataset that it was planned on, which are no part of what was asked and compared when it is
     reserved; nor is `made_from`: entries of the releases behind what it begins from.

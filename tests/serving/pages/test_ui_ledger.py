@@ -157,7 +157,7 @@ MADE_ELSEWHERE = (
     {"type": "attack-started", "reservation": 7, "coins": hexes("coins"), "by": "steward"},
     {
         "type": "attacked", "reservation": 7, "started": 8, "coins": hexes("coins"), "statement": hexes("attack"),
-        "model": hexes("model"), "name": "visits", "canaries": 200, "right": 10, "signed_by": hexes("key"),
+        "model": hexes("model"), "name": "visits", "runs": 200, "right": 120, "signed_by": hexes("key"),
     },
     {
         "type": "campaign-answered", "reservation": 7, "definition": hexes("asked"), "aggregator": 1,
