@@ -157,60 +157,49 @@ clean: ## Remove .venv and everything that was built
 	rm -rf $(VENV) $(BENCH) $(BENCH)-serving $(DEPLOY) $(FEDERATED) $(STORES) $(CLIENTS) $(BILL) $(MLFLOW) deploy/lint/node_modules build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# An environment of its own: the peers bring pandas and more. Its own .gitignore keeps it out of commits.
+# Environments of their own: what is in them would not go together with dpserve's. Each has its own .gitignore, which keeps
+# it out of commits. $(1): the folder, $(2): the requirement file.
+define make_environment
+	@$(PYTHON) -m venv --clear $(1)
+	@echo '*' > $(1)/.gitignore
+	@echo 'Installing $(2) into $(1) (some minutes)'
+	@$(1)/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r $(2)
+endef
+
 $(BENCH)/made.stamp: benchmarks/requirements.txt benchmarks/requirements-diffprivlib.txt
-	@$(PYTHON) -m venv --clear $(BENCH)
-	@echo '*' > $(BENCH)/.gitignore
-	@echo 'Installing benchmarks/requirements.txt into $(BENCH) (some minutes)'
-	@$(BENCH)/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r benchmarks/requirements.txt
+	$(call make_environment,$(BENCH),benchmarks/requirements.txt)
 	@touch $@
 
 $(BENCH)-serving/made.stamp: benchmarks/requirements-serving.txt
-	@$(PYTHON) -m venv --clear $(BENCH)-serving
-	@echo '*' > $(BENCH)-serving/.gitignore
-	@echo 'Installing benchmarks/requirements-serving.txt into $(BENCH)-serving (some minutes)'
-	@$(BENCH)-serving/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r benchmarks/requirements-serving.txt
+	$(call make_environment,$(BENCH)-serving,benchmarks/requirements-serving.txt)
 	@touch $@
 
 $(DEPLOY)/made.stamp: deploy/lint/requirements.txt deploy/lint/package-lock.json
-	@$(PYTHON) -m venv --clear $(DEPLOY)
-	@echo '*' > $(DEPLOY)/.gitignore
-	@$(DEPLOY)/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r deploy/lint/requirements.txt
+	$(call make_environment,$(DEPLOY),deploy/lint/requirements.txt)
 	@cd deploy/lint && npm ci --silent --no-audit --no-fund --ignore-scripts
 	@touch $@
 
-$(FEDERATED)/made.stamp: requirements/federated.txt
-	@$(PYTHON) -m venv --clear $(FEDERATED)
-	@echo '*' > $(FEDERATED)/.gitignore
-	@echo 'Installing requirements/federated.txt into $(FEDERATED) (some minutes)'
-	@$(FEDERATED)/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r requirements/federated.txt
+# With dpserve itself and what plugs in, which is looked for among what is installed.
+$(FEDERATED)/made.stamp: requirements/federated.txt pyproject.toml $(EXTENSIONS:%=extensions/%/pyproject.toml)
+	$(call make_environment,$(FEDERATED),requirements/federated.txt)
+	@$(FEDERATED)/bin/python -m pip --disable-pip-version-check --no-input install -qq --no-deps --no-build-isolation \
+		-e verify -e . $(EXTENSIONS:%=-e extensions/%)
 	@touch $@
 
 $(STORES)/made.stamp: requirements/stores.txt
-	@$(PYTHON) -m venv --clear $(STORES)
-	@echo '*' > $(STORES)/.gitignore
-	@echo 'Installing requirements/stores.txt into $(STORES)'
-	@$(STORES)/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r requirements/stores.txt
+	$(call make_environment,$(STORES),requirements/stores.txt)
 	@touch $@
 
 $(BILL)/made.stamp: requirements/build.txt
-	@$(PYTHON) -m venv --clear $(BILL)
-	@echo '*' > $(BILL)/.gitignore
-	@$(BILL)/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r requirements/build.txt
+	$(call make_environment,$(BILL),requirements/build.txt)
 	@touch $@
 
 $(CLIENTS)/made.stamp: requirements/clients.txt
-	@$(PYTHON) -m venv --clear $(CLIENTS)
-	@echo '*' > $(CLIENTS)/.gitignore
-	@echo 'Installing requirements/clients.txt into $(CLIENTS)'
-	@$(CLIENTS)/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r requirements/clients.txt
+	$(call make_environment,$(CLIENTS),requirements/clients.txt)
 	@touch $@
 
 $(MLFLOW)/made.stamp: requirements/mlflow.txt
-	@$(PYTHON) -m venv --clear $(MLFLOW)
-	@echo '*' > $(MLFLOW)/.gitignore
-	@echo 'Installing requirements/mlflow.txt into $(MLFLOW)'
-	@$(MLFLOW)/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r requirements/mlflow.txt
+	$(call make_environment,$(MLFLOW),requirements/mlflow.txt)
 	@touch $@
 
 $(BIN)/python:
