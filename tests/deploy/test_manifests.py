@@ -248,6 +248,6 @@ def test_what_the_image_is_built_from_is_not_ignored():
 def test_continuous_integration_judges_the_files_and_builds_the_image_which_make_test_leaves_out():
     called = (ROOT / ".ci" / "run").read_text()
     made = [line.split()[1] for line in called.splitlines() if line.startswith("make ")]
-    assert made == ["lint-deploy", "stores-test", "clients-test", "mlflow-test", "image-test", "test"]
+    assert made == ["lint-deploy", "stores-test", "clients-test", "mlflow-test", "federated-test", "image-test", "test"]
     assert "buildah" in re.search(r'^packages="(.*)"$', called, re.M).group(1).split()
     assert "not image and not stores and not clients and not mlflow$(if $(FAST)" in (ROOT / "Makefile").read_text()
