@@ -29,7 +29,7 @@ from serving.process.state import ServingState
 from serving.process.tokens import Bearer, bearer
 from serving.process.watch.logs import set_up
 from serving.rest.models import AT_ONCE, PREDICT_BYTES
-from serving.rest.v2_grpc import METHODS, OPEN, Asked, Reply, message_of, request_of
+from serving.rest.v2_grpc import METHODS, OPEN, DoorReply, DoorRequest, message_of, request_of
 from serving.wire.errors import SlowBody, TooManyRequests, error_response, in_protocol
 from serving.wire.grpc_messages import SERVICE
 from serving.wire.request_bodies import ARRIVAL, BODY_SECONDS, Arrival
@@ -109,7 +109,7 @@ class Calls:
         self._doors, self._serving = doors, serving
         self._arriving: dict[str, asyncio.Semaphore] = defaultdict(partial(asyncio.Semaphore, ARRIVING))
         self._waiting = Counter[str]()  # calls of each caller whose message is not there yet
-        self._tasks = set[asyncio.Task[Reply]]()
+        self._tasks = set[asyncio.Task[DoorReply]]()
 
     async def answer(self, method: str, messages: AsyncIterator[bytes], context: Any) -> bytes:
         """Answer a call; its message is read once its token is known. What was begun is done to its end, also where the
@@ -118,24 +118,24 @@ class Calls:
         metadata = context.invocation_metadata() or ()
         heads = [(key.encode(), value.encode()) for key, value in metadata if key in HEADERS]
         try:
-            task = asyncio.ensure_future(self._ask(await self._asked(method, messages, heads), heads))
+            task = asyncio.ensure_future(self._ask(await self._request_of_call(method, messages, heads), heads))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             reply = await asyncio.shield(task)
             message = message_of(method, reply)
         except Exception as error:  # gRPC would tell the caller what it was
             refusal, message = in_protocol(error_response(error)), None
-            reply = Reply(refusal.status_code, dict(refusal.raw_headers), bytes(refusal.body))
+            reply = DoorReply(refusal.status_code, dict(refusal.raw_headers), bytes(refusal.body))
         if message is None:
             await _refuse(context, reply)
         return message or b""
 
-    async def _asked(self, method: str, messages: AsyncIterator[bytes], heads: Heads) -> Asked:
+    async def _request_of_call(self, method: str, messages: AsyncIterator[bytes], heads: Heads) -> DoorRequest:
         if method in OPEN:
             return request_of(method, b"")
         known = await self._known(heads)
         if known is None:
-            return Asked("GET", "/v2")  # whose door says so, as to everybody without a token
+            return DoorRequest("GET", "/v2")  # whose door says so, as to everybody without a token
         caller = known.access.principal
         if self._waiting[caller] >= CALLS // 2:
             raise TooManyRequests(f"calls: {CALLS // 2} of yours are being read; ask again in 1 s", retry_after=1)
@@ -162,33 +162,33 @@ class Calls:
         except DpserveError:  # which the door says
             return None
 
-    async def _ask(self, asked: Asked, heads: Heads) -> Reply:
+    async def _ask(self, request: DoorRequest, heads: Heads) -> DoorReply:
         """Ask a door of REST, as a server of HTTP does."""
         arrival = Arrival()
         arrival.is_whole = True
-        headers = [(b"host", b"grpc"), (b"content-type", b"application/octet-stream"), *asked.headers, *heads]
+        headers = [(b"host", b"grpc"), (b"content-type", b"application/octet-stream"), *request.headers, *heads]
         scope = {
-            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http", "method": asked.verb,
-            "path": asked.path, "raw_path": b"", "query_string": b"", "root_path": "", "headers": headers,
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http", "method": request.verb,
+            "path": request.path, "raw_path": b"", "query_string": b"", "root_path": "", "headers": headers,
             "client": None, "server": None, "state": {ARRIVAL: arrival},
         }  # fmt: skip
         begun: dict[str, Any] = {}
         parts: list[bytes] = []
 
         async def receive() -> dict[str, Any]:
-            if isinstance(asked.body, DpserveError):
-                raise asked.body
-            return {"type": "http.request", "body": asked.body, "more_body": False}
+            if isinstance(request.body, DpserveError):
+                raise request.body
+            return {"type": "http.request", "body": request.body, "more_body": False}
 
         async def send(message: Mapping[str, Any]) -> None:
             begun.update(message if message["type"] == "http.response.start" else {})
             parts.append(message.get("body", b""))
 
         await self._doors(scope, receive, send)
-        return Reply(begun["status"], dict(begun["headers"]), b"".join(parts))
+        return DoorReply(begun["status"], dict(begun["headers"]), b"".join(parts))
 
 
-async def _refuse(context: Any, reply: Reply) -> None:
+async def _refuse(context: Any, reply: DoorReply) -> None:
     """End a call by the status that stands for REST's; its code, and how long to wait, are trailing metadata."""
     error = reply.json()
     trailing = [("dpserve-code", error["code"])]

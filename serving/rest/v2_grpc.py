@@ -38,7 +38,7 @@ NOT_READY = (404, 503)  # which are no errors of who asks whether something is r
 
 
 @dataclass(frozen=True)
-class Asked:
+class DoorRequest:
     """A request of REST. `body`: what came in its place was none, and this is wrong with it."""
 
     verb: str
@@ -48,7 +48,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Reply:
+class DoorReply:
     """An answer of REST."""
 
     status: int
@@ -61,7 +61,7 @@ class Reply:
         return orjson.loads(self.body if size is None else self.body[: int(size)])
 
 
-def request_of(method: str, raw: bytes) -> Asked:
+def request_of(method: str, raw: bytes) -> DoorRequest:
     """Return what a call asks of REST. InputError, TooLarge where the message is none of the method's. Blocks, for some
     time where it is large.
     """
@@ -69,15 +69,15 @@ def request_of(method: str, raw: bytes) -> Asked:
         return _inference(raw)
     message = read_message(f"{method}Request", raw)
     if method in OPEN:
-        return Asked("GET", HEALTH[OPEN.index(method)])
+        return DoorRequest("GET", HEALTH[OPEN.index(method)])
     if method == "ServerMetadata":
-        return Asked("GET", "/v2")
+        return DoorRequest("GET", "/v2")
     if method == "RepositoryIndex":
         body = {"ready": message.ready} | (
             {"repository_name": message.repository_name} if message.repository_name else {}
         )
-        return Asked("POST", "/v2/repository/index", orjson.dumps(body))
-    return Asked("GET", _path(message.name, message.version) + ("/ready" if method == "ModelReady" else ""))
+        return DoorRequest("POST", "/v2/repository/index", orjson.dumps(body))
+    return DoorRequest("GET", _path(message.name, message.version) + ("/ready" if method == "ModelReady" else ""))
 
 
 def _path(name: str, version: str) -> str:
@@ -86,7 +86,7 @@ def _path(name: str, version: str) -> str:
     return "/v2/models/" + "/".join(word[:TEXT_LENGTH].replace("/", "%2F") for word in words)
 
 
-def _inference(raw: bytes) -> Asked:
+def _inference(raw: bytes) -> DoorRequest:
     """Return the request of an inference. What is wrong with its message is the body, so that it is refused, counted
     and written down where all are.
     """
@@ -96,9 +96,9 @@ def _inference(raw: bytes) -> Asked:
         path = _path(message.model_name, message.model_version)
         head, tensors = _tensors(message)
     except DpserveError as error:
-        return Asked("POST", f"{path}/infer", error)
+        return DoorRequest("POST", f"{path}/infer", error)
     size = JSON_SIZE.lower().encode(), str(len(head)).encode()
-    return Asked("POST", f"{path}/infer", head + tensors, (size,))
+    return DoorRequest("POST", f"{path}/infer", head + tensors, (size,))
 
 
 def _tensors(message: Any) -> tuple[bytes, bytes]:
@@ -156,7 +156,7 @@ def _bytes_of_values(tensor: Any) -> bytes:
     return numbers.tobytes()
 
 
-def message_of(method: str, reply: Reply) -> bytes | None:
+def message_of(method: str, reply: DoorReply) -> bytes | None:
     """Return the message that answers a call; None where REST answered by an error."""
     kind = CLASSES[f"{method}Response"]
     if method in ("ServerReady", "ModelReady") and reply.status in NOT_READY:

@@ -35,16 +35,16 @@ def draw_half(self: Session, mechanism: Any, exact: Any, asked: Any) -> Any:
     return doubled if asked.norm == "range" else (doubled + 1) // 2
 
 
-def target(learner: str, epsilon: str, **parameters: Any) -> attack.Attacked:
+def target(learner: str, epsilon: str, **parameters: Any) -> attack.AttackTarget:
     """Return a learner at an epsilon, as a job on Adult would reserve it."""
     question = parse_schema(SCHEMA.read_bytes()).question(None, {})
     public = Public.of(question, Relation.ADD_REMOVE, Budget.of(epsilon, DELTA), pure=False)
     made = LEARNERS[learner]
     recipe = made(**parameters).recipe(public)
-    return attack.Attacked(lambda: made(**parameters).learn, public, recipe.unit, recipe.plan, question, seed=1)
+    return attack.AttackTarget(lambda: made(**parameters).learn, public, recipe.unit, recipe.plan, question, seed=1)
 
 
-def run(of: attack.Attacked, runs: int, *, halved: bool) -> int:
+def run(of: attack.AttackTarget, runs: int, *, halved: bool) -> int:
     """Attack once; return how many guesses are right."""
     coins = secrets.randbits(runs)
     Session.draw = draw_half if halved else DRAW  # type: ignore[method-assign]

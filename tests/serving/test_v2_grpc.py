@@ -33,7 +33,7 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from serving.process.config.startup import Listening, check_listening
 from serving.process.tokens import new_token
 from serving.rest.models import PREDICT_BYTES
-from serving.rest.v2_grpc import METHODS, Reply, message_of, request_of
+from serving.rest.v2_grpc import METHODS, DoorReply, message_of, request_of
 from serving.wire.bounds import MAX_VALUES
 from serving.wire.errors import TooLarge
 from serving.wire.grpc_messages import CLASSES, SERVICE, read_message
@@ -334,7 +334,7 @@ def test_a_large_message_is_read_as_a_small_one():
 def test_what_a_certificate_says_of_a_model_made_of_others_is_told():
     says = {"entry": 7, "epsilon": "0.5", "alone": {"epsilon": "0", "delta": "0"}}
     body = {"model_name": "m", "model_version": "1", "parameters": says, "outputs": []}
-    answer = CLASSES["ModelInferResponse"].FromString(message_of("ModelInfer", Reply(200, {}, orjson.dumps(body))))
+    answer = CLASSES["ModelInferResponse"].FromString(message_of("ModelInfer", DoorReply(200, {}, orjson.dumps(body))))
     assert answer.parameters["entry"].int64_param == 7
     assert orjson.loads(answer.parameters["alone"].string_param) == says["alone"]
 

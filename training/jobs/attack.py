@@ -44,10 +44,10 @@ from training.session.session import Public, Query, Rehearsal, Session
 AGAINST = 1  # rows against a canary, for each of its own
 
 
-class _Beside(Session):
+class _WeighingSession(Session):
     """Plays a plan on rows without a canary or on those with it, and sums how much likelier each answer is with it."""
 
-    def __init__(self, of: Attacked, without: Rows, within: Rows, *, inside: bool) -> None:
+    def __init__(self, of: AttackTarget, without: Rows, within: Rows, *, inside: bool) -> None:
         super().__init__(of.public, of.unit, of.plan, within if inside else without)
         self.both, self.likelier = (without, within), 0.0
 
@@ -78,7 +78,7 @@ def log_chance(asked: Release, answer: Any, exact: Any) -> float:
 
 
 @dataclass(frozen=True)
-class Attacked:
+class AttackTarget:
     """A learner as a job reserved it, to be played on rows of its schema that are made up by `seed`."""
 
     learn: Callable[[], Learn]
@@ -111,10 +111,10 @@ class Attacked:
         for at in range(runs):
             always, canary = against.take([at] * rows * AGAINST), canaries.take([at] * rows)
             without, within = self.rows(always), self.rows(pa.concat_tables([always, canary]))
-            beside = _Beside(self, without, within, inside=bool(coins >> at & 1))
-            self.learn()(beside)
-            beside.close()
-            guesses |= (beside.likelier > 0) << at
+            session = _WeighingSession(self, without, within, inside=bool(coins >> at & 1))
+            self.learn()(session)
+            session.close()
+            guesses |= (session.likelier > 0) << at
             tell(at + 1)
         return guesses
 
@@ -135,10 +135,13 @@ def attack(home: Home, name: str, by: str, tell: Callable[[int], None] = lambda 
     steps, stored = steps_of(home, seq), home.ledger.reservation(seq).value
     runs = steps.request.attack
     if not runs:
-        raise InputError(f"model={name}: no attack was registered when it was trained; dpserve train --attack 500")
+        raise InputError(
+            f"model={name}: no attack was registered when it was trained; train a version that has one: "
+            f"dpserve train {steps.request.dataset} --model {name.partition('@')[0]} --attack 200 --epsilon E"
+        )
     dataset = home.ledger.dataset_of(seq)
     schema = schema_of(home, dataset)
-    of = Attacked(
+    of = AttackTarget(
         lambda: steps.learner(schema), steps.public(dataset, schema), Decimal(stored["unit"]),
         plan_from_json(stored["plan"]), steps.question(schema), seq,
     )  # fmt: skip
