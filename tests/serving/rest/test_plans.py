@@ -12,6 +12,7 @@ from serving.process.prices import PriceRequest
 from serving.process.workers.desk_wire import function_of, name_of
 from serving.process.workers.price_desk import MODULES
 from serving.wire.errors import NotReady
+from training.planning.price_engine import ENGINE
 
 MEASURED = {
     "answers": {"dataset": "adult", "select": "select count(*) from adult"},
@@ -38,6 +39,7 @@ def site(tmp_path, monkeypatch):
 def test_a_plan_is_made_nowhere_but_at_the_desk(site, monkeypatch):
     """Where the desk is said to be gone, every door that plans says so, and had asked it for a function of its own."""
     secret, asked = site.token("asks", "train", "evaluate"), []
+    ENGINE.forget()  # what another test had priced is asked of nobody
 
     def ask(_, function, *arguments):
         asked.append(function_of(name_of(function), MODULES))
