@@ -168,9 +168,7 @@ class Database:
 
 @pytest.fixture(scope="module")
 def server():
-    started = postgres.server()
-    yield started
-    started.stop()
+    return postgres.server()
 
 
 @pytest.fixture(params=["sqlite", "duckdb", "postgres"])
