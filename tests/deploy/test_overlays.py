@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grpc
 import pytest
 import warm
 import yaml
@@ -40,7 +41,7 @@ class Pods:
         made = subprocess.run(["kubectl", "kustomize", str(overlay)], capture_output=True, text=True)
         assert made.returncode == 0, made.stderr
         self.objects = {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(made.stdout)}
-        self.folder, self.database = folder, database
+        self.overlay, self.folder, self.database = overlay, folder, database
         self.secrets = {("dpserve-database", "password"): PASSWORD}
         key = Ed25519PrivateKey.generate()
         pem = key.private_bytes(pkix.Encoding.PEM, pkix.PrivateFormat.PKCS8, pkix.NoEncryption())
@@ -54,6 +55,23 @@ class Pods:
         spec = self.objects[kind, name]["spec"]
         spec = spec.get("jobTemplate", {"spec": spec})["spec"]["template"]["spec"]
         return spec["initContainers" if init else "containers"][0], {each["name"]: each for each in spec["volumes"]}
+
+    def listens(self, port: str) -> bool:
+        """Return whether a setting of the doors names this port; where one does, Services lead there, and the policy
+        lets the same clients in as to HTTP.
+        """
+        number = self.objects["ConfigMap", "dpserve-doors"]["data"].get(f"DPSERVE_{port.upper()}")
+        ports = {each["name"]: each["containerPort"] for each in self.container("StatefulSet", "dpserve")[0]["ports"]}
+        if number is None:
+            assert port not in ports
+            return False
+        assert ports[port] == int(number)
+        for name in ("dpserve", "dpserve-pods"):
+            assert port in [each["targetPort"] for each in self.objects["Service", name]["spec"]["ports"]]
+        (rule,) = self.objects["NetworkPolicy", f"dpserve-{port}"]["spec"]["ingress"]
+        (doors,) = self.objects["NetworkPolicy", "dpserve-doors"]["spec"]["ingress"]
+        assert rule == doors | {"ports": [{"protocol": "TCP", "port": int(number)}]}
+        return True
 
     def environment(self, container: dict, volumes: dict) -> dict[str, str]:
         """What the kubelet gives the container, its mounted files written; paths of mounts lead below `folder`."""
@@ -122,7 +140,8 @@ def pods(request, tmp_path, database):
 
 def test_an_overlay_reaches_its_database_and_is_ready(pods):
     (pods.folder / "var/lib/dpserve").mkdir(parents=True)
-    port = str(free_port())
+    assert pods.listens("grpc") is (pods.overlay == COMPONENTS)
+    port, calls = str(free_port()), str(free_port() if pods.listens("grpc") else 0)
     early = pods.run("StatefulSet", "dpserve")
     assert (early.returncode, "run `dpserve init` first" in early.stderr) == (2, True), early.stderr
     for _ in range(2):  # of each worker that starts
@@ -133,8 +152,13 @@ def test_an_overlay_reaches_its_database_and_is_ready(pods):
     assert not (pods.folder / "var/lib/dpserve/home/keys/issuer.pem").exists()
     door, _ = pods.container("StatefulSet", "dpserve")
     assert not {"issuer", "rows"} & {mount["name"] for mount in door["volumeMounts"]}
-    with pods.started("StatefulSet", "dpserve", DPSERVE_HOST="127.0.0.1", DPSERVE_PORT=port) as server:
+    with pods.started(
+        "StatefulSet", "dpserve", DPSERVE_HOST="127.0.0.1", DPSERVE_PORT=port, DPSERVE_GRPC=calls
+    ) as server:
         until(server.ready, "the door is ready")
+        if calls != "0":
+            with grpc.insecure_channel(f"127.0.0.1:{calls}") as channel:
+                grpc.channel_ready_future(channel).result(timeout=60)
         server.tokens["admin"] = token
         assert server.get("/v1/models").json()["models"] == []
         assert pods.run("Deployment", "dpserve-worker", probe="livenessProbe").returncode == 1
