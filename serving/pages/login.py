@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from serving.http.cookies import COOKIE, LOGIN, check_same_origin, local
-from serving.http.routes import in_thread
+from serving.http.cookies import COOKIE, LOGIN, check_same_origin, cookie, local
+from serving.http.routes import in_thread, state
 from serving.pages.parts.ui import form_fields
 from serving.process.first_sign_in import redeem
+from serving.process.state import ADMITTING
 from serving.process.tokens import PREFIX
+from serving.wire.errors import Unauthorized
 
 
 async def login(request: Request) -> Response:
@@ -40,8 +43,12 @@ def begin_session(response: Response, secret: str, secure: bool) -> None:
 
 
 async def logout(request: Request) -> Response:
-    """Forget the cookie; the token stays good."""
+    """Forget the cookie. A token of a provider ends with it; one of dpserve stays good, until it is revoked."""
     check_same_origin(request.scope)
+    secret, sign_on = cookie(request.scope["headers"]), state(request).sign_on
+    if secret is not None and sign_on is not None and not secret.startswith(PREFIX.encode()):
+        with suppress(Unauthorized):  # it is over
+            await in_thread(sign_on.end, secret, limiter=ADMITTING)
     response = RedirectResponse(LOGIN, 303)
     response.delete_cookie(COOKIE, path="/", secure=_secure(request), httponly=True, samesite="strict")
     return response

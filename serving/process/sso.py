@@ -59,7 +59,7 @@ class Person:
 
     Attributes:
         principals: They, then their groups.
-        names: By which the provider may say that they signed out.
+        names: By which the provider may say that they signed out; the last is of this token, which ends by itself.
         key: The thumbprint of the key that says so.
     """
 
@@ -127,6 +127,12 @@ class SingleSignOn:
                 raise ValueError("signed out")
             return person
 
+    def end(self, secret: bytes) -> None:
+        """End one token, in all serving processes of the home. Unauthorized where it is not good, or ended before."""
+        person = self.check(secret)
+        with _judging("token", Unauthorized(NOBODY)):
+            self._sign_outs.end((), person.made, person.names[-1])
+
     def sign_out(self, secret: bytes) -> None:
         """End, in all serving processes of the home, what the provider made before a logout token of it for whom it
         names (OpenID Connect Back-Channel Logout 1.0, 2.4 and 2.6). InputError where it is not good, or came before.
@@ -187,7 +193,7 @@ class SingleSignOn:
         groups = claims.get(self.provider.groups) or []
         if not isinstance(groups, list) or not all(isinstance(each, str) for each in groups):
             raise ValueError("groups")
-        principal, *_ = names = self._names(claims)
+        principal, *_ = names = *self._names(claims), f"token {name}"
         held = (self.provider.named(GROUP, each) for each in groups)
         token = Token(principal, (), name, 0, principal=principal)  # entry 0 made no token: no schedule is theirs
         principals = (principal, *dict.fromkeys(held))

@@ -349,6 +349,19 @@ def test_a_logout_of_a_session_ends_that_session(organization, sign_on):
     assert not is_known(sign_on, two)
 
 
+def test_a_token_that_ends_here_ends_alone_and_in_every_process(organization, sign_on, tmp_path):
+    another, (one, two) = SingleSignOn(sign_on.provider, tmp_path), (organization.token(sid=sid) for sid in "ab")
+    for each in (one, two):
+        another.admit(each)
+    sign_on.end(one)
+    assert [is_known(another, each) for each in (one, two)] == [False, True]
+    for late in (one, organization.logout(), organization.token(exp=int(time.time()) - 1)):
+        with pytest.raises(Unauthorized):
+            sign_on.end(late)
+    (file,) = tmp_path.glob("*.json")
+    assert len(json.loads(file.read_text())) == 1
+
+
 NO_LOGOUT = {
     "a token of somebody": lambda o: o.token(),
     "with a nonce": lambda o: o.logout(nonce="1"),
@@ -573,6 +586,13 @@ def test_pages_by_chromium(organization, server):
                 answer = httpx.get(asked, cookies=cookies)
                 assert (answer.status_code, answer.headers["location"]) == (303, "/ui/login?refused=sso")
                 assert "dpserve=" not in answer.headers.get("set-cookie", "")
+
+        # Who signs out has nothing left, also where the cookie was copied before, in either worker.
+        assert ask(server, session["value"].encode()).status_code == 200
+        page.get_by_role("button", name="Menu").click()
+        page.get_by_role("button", name="Sign out").click()
+        page.wait_for_url("**/ui/login")
+        assert {ask(server, session["value"].encode()).status_code for _ in range(10)} == {401}
 
         # The token ends: the page asks the provider, who knows.
         organization.person("ana")
