@@ -27,6 +27,8 @@ from training.planning.job_views import jobs_to_json
 REFUSED = {
     "1": "This token is not good here. It may have been revoked, or not all of it was copied.",
     "sso": "The provider did not vouch for you, or this took more than ten minutes. Try once more, or ask an admin.",
+    "out": "This browser has forgotten your token. It could not be ended, for the provider does not answer: until it "
+    "is over, some minutes from now, whoever has a copy may still use it.",
     "link": "This link was used, or is older than a quarter of an hour. Sign in with the token, or start the server "
     "again for another link.",
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -14,7 +13,7 @@ from serving.pages.parts.ui import form_fields
 from serving.process.first_sign_in import redeem
 from serving.process.state import ADMITTING
 from serving.process.tokens import PREFIX
-from serving.wire.errors import Unauthorized
+from serving.wire.errors import NotReady, Unauthorized
 
 
 async def login(request: Request) -> Response:
@@ -43,13 +42,20 @@ def begin_session(response: Response, secret: str, secure: bool) -> None:
 
 
 async def logout(request: Request) -> Response:
-    """Forget the cookie. A token of a provider ends with it; one of dpserve stays good, until it is revoked."""
+    """Forget the cookie. A token of a provider ends with it; one of dpserve stays good, until it is revoked. Back to
+    the login with `refused=out` where it cannot be ended now.
+    """
     check_same_origin(request.scope)
     secret, sign_on = cookie(request.scope["headers"]), state(request).sign_on
+    then = LOGIN
     if secret is not None and sign_on is not None and not secret.startswith(PREFIX.encode()):
-        with suppress(Unauthorized):  # it is over
+        try:
             await in_thread(sign_on.end, secret, limiter=ADMITTING)
-    response = RedirectResponse(LOGIN, 303)
+        except Unauthorized:  # it is over
+            pass
+        except NotReady:
+            then = f"{LOGIN}?refused=out"
+    response = RedirectResponse(then, 303)
     response.delete_cookie(COOKIE, path="/", secure=_secure(request), httponly=True, samesite="strict")
     return response
 

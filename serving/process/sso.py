@@ -59,7 +59,7 @@ class Person:
 
     Attributes:
         principals: They, then their groups.
-        names: By which the provider may say that they signed out; the last is of this token, which ends by itself.
+        names: By which the provider may say that they signed out, and the name of this token alone.
         key: The thumbprint of the key that says so.
     """
 
@@ -78,6 +78,11 @@ class Attempt:
     state: str
     nonce: str
     verifier: str
+
+
+def name_of_token(sha256: str) -> str:
+    """Return by which name one token ends alone."""
+    return f"token {sha256}"
 
 
 class SingleSignOn:
@@ -131,7 +136,7 @@ class SingleSignOn:
         """End one token, in all serving processes of the home. Unauthorized where it is not good, or ended before."""
         person = self.check(secret)
         with _judging("token", Unauthorized(NOBODY)):
-            self._sign_outs.end((), person.made, person.names[-1])
+            self._sign_outs.end((), person.made, name_of_token(digest(secret)))
 
     def sign_out(self, secret: bytes) -> None:
         """End, in all serving processes of the home, what the provider made before a logout token of it for whom it
@@ -193,7 +198,7 @@ class SingleSignOn:
         groups = claims.get(self.provider.groups) or []
         if not isinstance(groups, list) or not all(isinstance(each, str) for each in groups):
             raise ValueError("groups")
-        principal, *_ = names = *self._names(claims), f"token {name}"
+        principal, *_ = names = *self._names(claims), name_of_token(name)
         held = (self.provider.named(GROUP, each) for each in groups)
         token = Token(principal, (), name, 0, principal=principal)  # entry 0 made no token: no schedule is theirs
         principals = (principal, *dict.fromkeys(held))

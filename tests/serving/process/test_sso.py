@@ -26,7 +26,7 @@ import pytest
 from browser import DESK, PHONE, chromium, new_page, no_serious_findings, no_sideways_scroll
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from in_process import site_at
+from in_process import BASE, site_at
 from joserfc import jwk
 from pages import blocks
 from small_home import ROOT, adult_home, dpserve, free_port, running, until
@@ -39,6 +39,7 @@ from dpserve import ServiceError
 from dpserve.sso import sign_in
 from dpserve_verify.entries.access import GrantState, Rights
 from dpserve_verify.errors import InputError
+from serving.pages import home as home_pages
 from serving.pages import sso as pages_sso
 from serving.process import provider_keys
 from serving.process.config.limits import SIGN_INS, Meter
@@ -360,6 +361,30 @@ def test_a_token_that_ends_here_ends_alone_and_in_every_process(organization, si
             sign_on.end(late)
     (file,) = tmp_path.glob("*.json")
     assert len(json.loads(file.read_text())) == 1
+
+
+def test_who_signs_out_here_is_rid_of_the_cookie_and_told_where_the_token_could_not_be_ended(
+    organization, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("DPSERVE_SSO", organization.setting)
+    headers = {"Cookie": f"dpserve={organization.token().decode()}", "Origin": BASE}
+    with site_at(tmp_path, home_pages.DOORS) as site:
+        with organization.file("away"):
+            answer = site.ask("POST", "/ui/logout", headers)
+            assert answer.headers["location"] == "/ui/login?refused=out"
+            assert answer.headers["set-cookie"].startswith('dpserve="";')
+            assert "It could not be ended" in site.ask("GET", "/ui/login?refused=out").text
+        sign_on = SingleSignOn(site.app.state.serving.sign_on.provider, site.home.path)
+        sign_on.admit(headers["Cookie"].partition("=")[2].encode())
+        monkeypatch.setattr(provider_keys, "PAUSE_SECONDS", 0)
+        for _ in range(2):  # it is over the second time
+            answer = site.ask("POST", "/ui/logout", headers)
+            assert (answer.status_code, answer.headers["location"]) == (303, "/ui/login")
+        with pytest.raises(Unauthorized):
+            sign_on.admit(headers["Cookie"].partition("=")[2].encode())
+        other = {**headers, "Cookie": headers["Cookie"] + "x"}  # forged: nothing ends, and nothing is written
+        assert site.ask("POST", "/ui/logout", other).headers["location"] == "/ui/login"
+        assert len(json.loads((site.home.path / "signed-out.json").read_text())) == 1
 
 
 NO_LOGOUT = {
